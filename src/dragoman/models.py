@@ -77,11 +77,17 @@ _STATE_FILES = ("dragoman.db", "dragoman.db-wal", "dragoman.db-shm", "run", "agr
 _ADDED = "`dragoman agents add {}` installs the agent of that name, and makes it a model."
 
 
+# For clients: the message may name files and commands of the operator.
+_UNUSABLE = (
+    "This model cannot be used as it is configured. Ask the operator of this server, whose log says why."
+)
+
+
 class ModelNotUsable(LanguageModelError):
     """A model that cannot even be started, because there is none of that name or its configuration is not right."""
 
     def __init__(self, kind: ErrorKind, message: str, *, hint: str | None = None) -> None:
-        super().__init__(kind, message, hint=hint)
+        super().__init__(kind, message, hint=hint, public=_UNUSABLE)
 
 
 def find(config: Config, model_id: str) -> ModelConfig:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.backends.agent.profile.memory_limit import MemoryLimit
+from dragoman.backends.agent.profile.memory_limit import MemoryLimit, parking_order
 from dragoman.lm import LanguageModelError
 from dragoman.process.memory import MemoryUse, machine_memory, measure_below, measure_tree
 
@@ -21,6 +21,7 @@ class Agent:
     agent_pid: int | None
     parked: bool = False
     has_one_turn: bool = False
+    can_be_resumed: bool = True
     may_rest_early: bool = False
 
     def park(self) -> None:
@@ -52,6 +53,11 @@ def test_as_many_are_parked_as_it_takes_the_longest_unused_first() -> None:
     machine.sizes = {3: 30}
     limit.check()
     assert not agents[2].parked
+
+
+def test_agents_that_cannot_take_up_their_sessions_are_parked_last() -> None:
+    agents = [Agent(1, has_one_turn=True, can_be_resumed=False), Agent(2), Agent(3, has_one_turn=True)]
+    assert [each.agent_pid for each in sorted(agents, key=parking_order)] == [3, 2, 1]
 
 
 def test_near_the_limit_only_those_are_parked_that_may_rest_early() -> None:

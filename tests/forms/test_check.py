@@ -7,9 +7,7 @@ import json
 import pytest
 from hypothesis import given, strategies as st
 
-from dragoman.forms import checking
-from dragoman.forms.check import CheckedAnswer, check_answer, fault_of
-from dragoman.forms.checking import checked, schema_fault
+from dragoman.forms.check import check_answer, check_quickly, fault_of
 from dragoman.forms.extraction import MOST_CHARACTERS
 from dragoman.lm import AnswerForm, JsonObject
 
@@ -42,6 +40,20 @@ def test_of_several_values_the_only_one_that_fits_is_the_answer() -> None:
     assert text[found.start : found.end] == '{"n": 2}'
     both = check_answer(AnswerForm(_NUMBER), 'Either {"n": 1} or {"n": 2}.')
     assert both.problems == ("the answer has more than one JSON value",)
+
+
+def test_an_example_in_a_code_block_is_not_taken_for_the_answer() -> None:
+    text = 'For example:\n```json\n{"n": 1}\n```\nbut my answer is {"n": 2}'
+    assert check_answer(AnswerForm(_NUMBER), text).problems == ("the answer has more than one JSON value",)
+    unlike = check_answer(AnswerForm(_NUMBER), text.replace('"n": 1', '"m": 1'))
+    assert unlike.is_accepted
+    assert text[unlike.start : unlike.end] == '{"n": 2}'
+
+
+def test_the_same_value_twice_is_one_answer() -> None:
+    text = 'It is {"n": 2}:\n```json\n{\n "n": 2}\n```\n'
+    found = check_answer(AnswerForm(_NUMBER), text)
+    assert text[found.start : found.end] == '{\n "n": 2}'
 
 
 def test_the_problems_of_the_last_value_are_named_and_not_too_many() -> None:
@@ -91,27 +103,39 @@ def test_a_schema_that_cannot_be_used_is_described(schema: JsonObject, fault: st
     assert fault in found
 
 
-async def test_a_good_schema_has_no_fault() -> None:
+def test_a_good_schema_has_no_fault() -> None:
     assert fault_of(AnswerForm(_NUMBER)) is None
     assert fault_of(AnswerForm()) is None
-    assert await schema_fault(AnswerForm(_NUMBER)) is None
-    assert await schema_fault(AnswerForm()) is None
 
 
-@pytest.mark.parametrize("keyword", [{"pattern": "^b+$"}, {"uniqueItems": True}])
-async def test_a_risky_schema_is_checked_in_a_process_with_the_same_result(keyword: JsonObject) -> None:
-    form = _form(**keyword)
-    for text in ('"bbb"', '"abc"', "[1, 1]", "[1, 2]", "none"):
-        assert await checked(form, text) == check_answer(form, text)
+def test_a_large_choice_counts_by_its_size() -> None:
+    # 2,000 items, each compared with up to 4,900 objects.
+    form = _form(items={"enum": [{"a": number} for number in range(4_900)]})
+    found = check_answer(form, json.dumps([{"a": 4_899}] * 2_000))
+    assert found.problems == ("the answer takes too long to check",)
 
 
-async def test_a_regular_expression_that_never_ends_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checking, "CHECK_SECONDS", 2.0)
-    found = await checked(_form(pattern="^(a+)+$"), json.dumps("a" * 80 + "!"))
-    assert found == CheckedAnswer(problems=("the check of the answer takes longer than 2 seconds",))
+@pytest.mark.parametrize("items", [[{"a": number} for number in range(1_500)], [*range(1_500), "a"]])
+def test_comparing_all_items_with_each_other_counts_by_their_number(items: list[object]) -> None:
+    form = _form(uniqueItems=True)
+    assert check_answer(form, json.dumps(items)).problems == ("the answer takes too long to check",)
+    assert check_answer(form, json.dumps(items[:100])).is_accepted
+    for sortable in ([*range(5_000)], [str(number) for number in range(5_000)]):
+        assert check_answer(form, json.dumps(sortable)).is_accepted
+    assert check_answer(form, "{}").is_accepted
 
 
-async def test_a_check_that_fails_is_a_wrong_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checking, "_PROGRAM", "dragoman.forms.no_such_program")
-    found = await checked(_form(pattern="a"), '"a"')
-    assert found == CheckedAnswer(problems=("the check of the answer failed",))
+def test_the_search_for_a_similar_name_counts() -> None:
+    form = _form(properties=dict.fromkeys((f"{number:090}" for number in range(200)), True))
+    assert form.schema is not None
+    form.schema["additionalProperties"] = False
+    text = json.dumps(dict.fromkeys((f"{number:089}" for number in range(20)), 1))
+    assert check_answer(form, text).problems == ("the answer takes too long to check",)
+
+
+def test_a_quick_check_gives_up_where_the_whole_one_goes_on() -> None:
+    text = json.dumps([1] * 6_000)
+    form = _form(items={"type": "integer"})
+    assert check_quickly(form, text) is None
+    assert check_answer(form, text).is_accepted
+    assert check_quickly(form, "[1]") == check_answer(form, "[1]")

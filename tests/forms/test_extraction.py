@@ -89,12 +89,19 @@ def test_braces_of_prose_do_not_hide_the_value() -> None:
 
 def test_several_values_are_all_found_up_to_a_limit() -> None:
     assert _texts('From [1] follows {"a": 1}.') == ["[1]", '{"a": 1}']
-    assert len(values_in("so [1] " * 20)) == 8
+    assert len(values_in("so [1] " * 100)) == 64
 
 
-def test_a_block_that_is_json_comes_before_values_in_the_words() -> None:
-    text = 'For [1]:\n```\n{"a": 1}\n```\n```python\n{}[0]\n```\n'
-    assert _texts(text) == ['{"a": 1}']
+def test_a_block_does_not_hide_the_values_in_the_words_around_it() -> None:
+    text = 'For [1]:\n```json\n{"a": 1}\n```\nbut {"a": 2},\n```\n[3]\n```\nand [4].'
+    assert _texts(text) == ["[1]", '{"a": 1}', '{"a": 2}', "[3]", "[4]"]
+    assert _texts("Open [ of\n```\n{}\n```\nis ].") == ["{}"]
+
+
+def test_beside_a_block_that_is_json_other_blocks_are_code() -> None:
+    code = "```python\n{}[0]\n```\n"
+    assert _texts(f'```\n{{"a": 1}}\n```\n{code}') == ['{"a": 1}']
+    assert _texts(code) == ["{}", "[0]"]
 
 
 def test_a_fence_is_closed_by_one_of_its_own_kind_and_length() -> None:

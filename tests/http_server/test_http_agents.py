@@ -245,6 +245,24 @@ async def test_r10_a_permission_is_an_item_for_a_client_that_asks_for_that(
     assert "the-allow_once" not in _said(again.response)
 
 
+@pytest.mark.parametrize("headers", [{}, _ITEMS])
+async def test_r10_an_approval_item_is_no_answer_to_a_function_call(
+    agent: Site, headers: dict[str, str]
+) -> None:
+    """Its id can be made from that of the call. The nonce is what proves that the client has read the question."""
+    asked = (await agent.create(input=prompt(_RUN), tools=[_EXECUTE])).response
+    (call,) = [item for item in asked["output"] if item["type"] == "function_call"]
+    answer = {
+        "type": "mcp_approval_response",
+        "approval_request_id": f"mcpr_{call['call_id']}",
+        "approve": True,
+    }
+    after = await agent.create(
+        input=[answer], previous_response_id=asked["id"], tools=[_EXECUTE], headers=headers
+    )
+    assert "<p: the-reject_once>" in _said(after.response)
+
+
 async def test_r10_without_either_the_policy_decides_and_says_so(agent: Site) -> None:
     response = (await agent.create(input=prompt(_RUN))).response
     assert "<p: the-reject_once>" in _said(response)

@@ -2,22 +2,17 @@
 
 import json
 from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack, contextmanager
-from dataclasses import dataclass
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
-import httpx2
 import pytest
 
-from bridge.consumer import Bridge
-from dragoman.config import Serve
 from dragoman.lm import GuardedModel, LanguageModelError, Part, Stopped, TextPart, UsagePart
 from fake_agent.steps import prompt
-from http_server.kit import DEADLINE, Held, Json, function, site_of, soon
-from http_server.real_server import endpoint_at, listening
+from http_server.chains import Chain, agent_chain, chain_of
+from http_server.kit import Held, Json, function
 from lm.providers import plays
-from process.living import all_gone
 
 pytestmark = pytest.mark.long
 
@@ -33,25 +28,6 @@ def _no_proxies(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name.upper(), raising=False)
 
 
-@dataclass
-class Chain:
-    """The addresses of the server in front and of the one behind it."""
-
-    outer: str
-    inner: str
-    client: httpx2.AsyncClient
-
-    async def create(
-        self, at: str | None = None, headers: dict[str, str] | None = None, **fields: Any
-    ) -> httpx2.Response:
-        body = {"model": "m", **fields}
-        return await soon(self.client.post(f"{at or self.outer}/v1/responses", json=body, headers=headers))
-
-    async def chat(self, at: str | None = None, **fields: Any) -> httpx2.Response:
-        body = {"model": "m", **fields}
-        return await soon(self.client.post(f"{at or self.outer}/v1/chat/completions", json=body))
-
-
 _Make = Callable[..., Any]
 
 
@@ -60,29 +36,16 @@ async def chained(tmp_path: Path) -> AsyncIterator[_Make]:
     """Makes a chain with these models behind."""
     async with AsyncExitStack() as stack:
 
-        async def made(models: Held, serve: Serve | None = None) -> Chain:
-            def site(held: Held, name: str, serve: Serve | None = None) -> Any:
-                return stack.enter_context(contextmanager(site_of)(held, store=tmp_path / name, serve=serve))
-
-            inner = await stack.enter_async_context(listening(site(models, "inner", serve).app))
-            far = await stack.enter_async_context(endpoint_at(inner))
-            outer = await stack.enter_async_context(listening(site(Held(m=far), "outer").app))
-            client = await stack.enter_async_context(httpx2.AsyncClient(timeout=DEADLINE, trust_env=False))
-            return Chain(outer, inner, client)
+        async def made(models: Held) -> Chain:
+            return await stack.enter_async_context(chain_of(models, tmp_path))
 
         yield made
 
 
 @pytest.fixture
-async def agent(tmp_path: Path, chained: _Make) -> AsyncIterator[Chain]:
-    folder = tmp_path / "agent"
-    folder.mkdir()
-    bridge = Bridge(folder)
-    bridge.chat()
-    assert bridge.model is not None
-    yield await chained(Held(bridge.permissions, m=bridge.model))
-    await bridge.close()
-    await soon(all_gone(bridge.pids))
+async def agent(tmp_path: Path) -> AsyncIterator[Chain]:
+    async with agent_chain(tmp_path) as chain:
+        yield chain
 
 
 def _plays(*parts: Part, then: BaseException | None = None) -> Held:

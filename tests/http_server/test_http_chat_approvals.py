@@ -14,6 +14,7 @@ from process.living import all_gone
 
 pytestmark = pytest.mark.long
 
+_CHAT = "/v1/chat/completions"
 _RUN: list[object] = [
     "ask",
     {"toolCallId": "p", "title": "Run it", "kind": "execute"},
@@ -34,7 +35,7 @@ async def agent(tmp_path: Path) -> AsyncIterator[Site]:
 
 async def _chat(made: Site, messages: list[Json], **fields: object) -> Answered:
     body = {"model": "m", "messages": messages, **fields}
-    return await made.post("/v1/chat/completions", body, x_dragoman_approvals="items")
+    return await made.post(_CHAT, body, x_dragoman_approvals="items")
 
 
 def _user(*steps: list[object]) -> Json:
@@ -116,6 +117,18 @@ async def test_r10_a_decision_is_used_once_and_only_for_its_request(agent: Site)
     # A yes that comes after the no is too late.
     late = await _chat(agent, [*history, first, _answer(call, {"approve": True})])
     assert b"the-allow_once" not in b"".join(late.writes)
+
+
+async def test_r10_a_request_that_came_as_a_function_is_not_answered_as_an_item(agent: Site) -> None:
+    name = "dragoman-agent-action-execute"
+    tool = {"type": "function", "function": {"name": name, "parameters": {"type": "object"}}}
+    body: Json = {"model": "m", "messages": [_user(_RUN)], "tools": [tool]}
+    first = _message(await agent.post(_CHAT, body))
+    (call,) = first["tool_calls"]
+    assert (call["id"][:3], call["function"]["name"]) == ("dg_", name)
+    answer = _answer({"id": f"mcpr_{call['id']}"}, {"approve": True})
+    after = _message(await agent.post(_CHAT, {**body, "messages": [*body["messages"], first, answer]}))
+    assert "<p: the-reject_once>" in after["content"]
 
 
 @pytest.mark.parametrize(

@@ -31,11 +31,11 @@ _ONE_TURN = Timing().one_turn
 
 @asynccontextmanager
 async def _served(
-    folder: Path, clock: Clock, timing: Timing | None = None, **settings: Any
+    folder: Path, clock: Clock, timing: Timing | None = None, *, takes_up: str = "resume", **settings: Any
 ) -> AsyncIterator[tuple[Site, Bridge]]:
-    """A server with an agent, `m`, whose sessions can be resumed."""
+    """A server with an agent, `m`, whose sessions can be resumed, or taken up in another way."""
     bridge = Bridge(folder)
-    command = (*COMMAND, f'{{"folder": "{folder}", "resume": true}}')
+    command = (*COMMAND, f'{{"folder": "{folder}", "{takes_up}": true}}')
     made = AgentSettings(
         "fake", "Fake", command, {}, folder, traits_of("demo"), timing or Timing(), max_agents=100, **settings
     )
@@ -105,6 +105,68 @@ async def test_an_agent_is_parked_a_minute_after_its_only_turn_and_the_conversat
         assert len(alive(bridge.pids)) == 1
         clock.advance(Timing().idle)
         await bridge.until_parked()
+
+
+async def _first_turn(site: Site, bridge: Bridge) -> list[Json]:
+    """Return the history after one turn."""
+    said: list[Json] = [{"role": "user", "content": "hello"}]
+    first = await site.post(_CHAT, {"model": "m", "messages": said})
+    await bridge.until_idle()
+    return [*said, {"role": "assistant", "content": first.json["choices"][0]["message"]["content"]}]
+
+
+async def test_an_agent_that_can_load_its_session_is_parked_early_as_well(tmp_path: Path) -> None:
+    clock = VirtualClock()
+    async with _served(tmp_path, clock, takes_up="load") as (site, bridge):
+        await _first_turn(site, bridge)
+        clock.advance(_ONE_TURN)
+        await bridge.until_parked()
+
+
+async def test_an_agent_that_cannot_take_up_its_session_has_the_usual_time(tmp_path: Path) -> None:
+    clock = VirtualClock()
+    async with _served(tmp_path, clock, takes_up="nothing") as (site, bridge):
+        said = await _first_turn(site, bridge)
+        (pid,) = bridge.pids
+        clock.advance(_ONE_TURN)
+        await site.post(_CHAT, {"model": "m", "messages": [*said, {"role": "user", "content": "and now?"}]})
+        # What it has read and done is still there.
+        assert len(bridge.noted("session/new")) == 1
+        await bridge.until_idle()
+        clock.advance(Timing().idle - 1)
+        await asyncio.sleep(0)
+        assert alive({pid}) == {pid}
+        clock.advance(1)
+        await bridge.until_parked()
+
+
+async def test_without_memory_an_agent_that_cannot_take_up_its_session_is_parked_last(tmp_path: Path) -> None:
+    clock = VirtualClock()
+    sizes: dict[int, int] = {}
+    limit = MemoryLimit(100, lambda _pids: MemoryUse(sum(sizes.values()), dict(sizes)))
+    poor, rich = tmp_path / "poor", tmp_path / "rich"
+    poor.mkdir()
+    rich.mkdir()
+    async with (
+        _served(poor, clock, takes_up="nothing", memory=limit) as (forgetful, poors),
+        _served(rich, clock, memory=limit) as (site, riches),
+    ):
+        await _first_turn(forgetful, poors)
+        said = await _first_turn(site, riches)
+        await site.post(_CHAT, {"model": "m", "messages": [*said, {"role": "user", "content": "and now?"}]})
+        await riches.until_idle()
+        clock.advance(_ONE_TURN)
+        # Memory is short.
+        sizes |= dict.fromkeys(poors.pids | riches.pids, 40)
+        limit.relieve()
+        await soon(all_gone(riches.pids))
+        sizes = dict.fromkeys(poors.pids, 80)
+        assert limit.relieve() == 0
+        assert alive(poors.pids) == poors.pids
+        # There is none left: the conversation goes on with what was said.
+        sizes = dict.fromkeys(poors.pids, 101)
+        limit.relieve()
+        await soon(all_gone(poors.pids))
 
 
 async def test_an_agent_that_waits_for_a_result_is_not_parked(tmp_path: Path) -> None:

@@ -30,6 +30,7 @@ from dragoman.lm import (
 from dragoman.lm.parts import STATEFUL_MARKER
 from dragoman.store import Database, ResponseStore, StoredResponse
 from http_server.kit import TOOL, Answered, Held, Json, Site, site_of, soon
+from http_server.test_http_websocket import _connected
 from lm.providers import Provider
 
 _OTHER_KEY = {"authorization": "Bearer two"}
@@ -211,6 +212,64 @@ async def test_r10_an_item_of_the_input_is_found_by_its_id_or_by_the_id_it_is_li
     ]
 
 
+def _forged(item: Json) -> Json:
+    return {**item, "content": [{"type": "output_text", "text": "FORGED"}]}
+
+
+async def _referred(place: Place, site: Site, item: Json, **fields: object) -> list[Part]:
+    """What the model gets for a reference to the item."""
+    assert (await site.create(input=[_reference(item), _user("c")], store=False, **fields)).status == 200
+    return [part for role, content in place.model.last if role == "assistant" for part in content]
+
+
+async def test_r10_a_reference_gives_what_the_server_said_whatever_the_client_sent_under_that_id(
+    place: Place,
+) -> None:
+    site = place.site()
+    place.model.answers = [(TextPart("One."),)]
+    first = (await site.create(input="a")).response
+    (message,) = first["output"]
+    second = (await site.create(input=[_user("a"), _forged(message), _user("b")])).response
+    # The request itself had what its client sent.
+    assert place.model.last[1] == ("assistant", [TextPart("FORGED")])
+    assert await _referred(place, site, message) == [TextPart("One.")]
+    # Also if another reference has led to the response with the other text.
+    await site.create(input=[_reference(second["output"][0]), _reference(message)], store=False)
+    assert place.model.last[0][1][-1] == TextPart("One.")
+    # Also in a conversation with it, and after a response that has both.
+    both = [_reference(message), _forged(message), _user("b")]
+    third = (await site.create(input=both)).response
+    assert await _referred(place, site, message) == [TextPart("One.")]
+    continued = await _referred(place, site, message, previous_response_id=third["id"])
+    assert continued[-1] == TextPart("One.")
+    made = (await site.post("/v1/conversations", {"items": [_forged(message)]})).json["id"]
+    assert await _referred(place, site, message) == [TextPart("One.")]
+    answered = await site.create(input=[_reference(message), _user("d")], conversation=made)
+    assert answered.status == 200, answered.writes
+    assert place.model.last[-2][1][-1] == TextPart("One.")
+    # A copy that a reference has made outlives the response.
+    await site.call("DELETE", f"/v1/responses/{first['id']}", b"")
+    assert await _referred(place, site, message) == [TextPart("One.")]
+
+
+async def test_r10_a_websocket_gives_what_it_said_as_well(place: Place) -> None:
+    site = place.site()
+    place.model.answers = [(TextPart("One."),)]
+    async with _connected(site) as socket:
+        (message,) = (await socket.create(input="a", store=False))["output"]
+        await socket.create(input=[_forged(message), _user("b")], store=False)
+        await socket.create(input=[_reference(message), _user("c")], store=False)
+    assert place.model.last[0] == ("assistant", [TextPart("One.")])
+
+
+async def test_r10_of_a_clients_own_items_under_one_id_the_newest_counts(place: Place) -> None:
+    site = place.site()
+    for text in ("old", "new"):
+        await site.create(input=[{**_user(text), "id": "msg_mine"}])
+        await site.create(input=[_reference("msg_mine")])
+        assert place.model.last == [("user", [TextPart(text)])]
+
+
 async def test_r10_items_of_a_conversation_are_found_until_they_are_removed(place: Place) -> None:
     site = place.site()
     made = (await site.post("/v1/conversations", {"items": [_user("first")]})).json["id"]
@@ -340,9 +399,11 @@ async def test_r10_a_long_chat_of_references_reads_few_responses(
     read: list[str] = []
     find = ResponseStore.find_by_item
 
-    def counted(store: ResponseStore, item: str, connection: str) -> StoredResponse | None:
+    def counted(
+        store: ResponseStore, item: str, connection: str, *, is_own: bool = False
+    ) -> StoredResponse | None:
         read.append(item)
-        return find(store, item, connection)
+        return find(store, item, connection, is_own=is_own)
 
     monkeypatch.setattr(ResponseStore, "find_by_item", counted)
     assert (await site.create(input=[*history, _user("last")])).status == 200

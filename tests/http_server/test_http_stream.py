@@ -63,7 +63,7 @@ def _events(
     for part in parts[:at]:
         told += stream.take(part)
     if fails:
-        told += stream.fail(of_model(LanguageModelError("agent_failed", "It broke")))
+        told += stream.fail(of_model(LanguageModelError("agent_failed", "It broke"), sees_paths=True))
     else:
         told += stream.complete(2)
     return told

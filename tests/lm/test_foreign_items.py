@@ -7,6 +7,8 @@ import pytest
 
 from dragoman.lm import DataPart, Features, Part, Presentation, Style, TextPart
 from dragoman.lm.foreign_items import (
+    file_item,
+    file_of,
     ignored_files,
     is_call,
     is_heading,
@@ -57,6 +59,17 @@ def _shown(features: Features, *parts: Part) -> list[Part]:
 )
 def test_the_picture_of_an_item(item: dict[str, Any], picture: DataPart | None) -> None:
     assert picture_of(item) == picture
+
+
+def test_an_item_of_ours_is_a_file_with_its_type_and_name() -> None:
+    file = DataPart("application/pdf", b"%PDF", name="a.pdf")
+    item = file_item(file, "file_1")
+    assert file_of(item) == file
+    assert file_of({**item, "name": None}) == DataPart("application/pdf", b"%PDF")
+    assert (file_of({**item, "data": "no base64!"}), file_of({**item, "mime_type": 1})) == (None, None)
+    assert file_of(_PICTURE) == picture_of(_PICTURE)
+    for features in (Features(), Features(data=True)):
+        assert _shown(features, item_part(item)) == _shown(features, file)
 
 
 def test_what_an_item_is() -> None:

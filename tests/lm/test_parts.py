@@ -226,6 +226,9 @@ def test_a_request_says_whether_a_tool_must_be_used() -> None:
     assert not RequestOptions().has_demands
     assert RequestOptions(tool_mode="required").has_demands
     assert RequestOptions(answer_form=AnswerForm()).has_demands
+    formats = [{"type": "json_object"}, {"type": "json_schema", "schema": {}}, {"type": "text"}, None]
+    demanding = [RequestOptions(model_options={"text": {"format": each}}).has_demands for each in formats]
+    assert demanding == [True, True, False, False]
 
 
 def test_a_tool_is_offered_with_name_description_and_schema() -> None:
@@ -304,6 +307,13 @@ def test_an_error_has_a_kind_a_message_and_a_next_step() -> None:
     assert str(error) == "Nobody answers"
     assert error.sentence == "Nobody answers. Try later."
     assert LanguageModelError("internal", "Why?").sentence == "Why?"
+
+
+def test_an_error_has_a_sentence_without_paths_for_those_who_may_not_see_them() -> None:
+    error = LanguageModelError("internal", "It broke", hint="See /home/me.", public="It broke.")
+    assert error.sentence_for(sees_paths=True) == "It broke. See /home/me."
+    assert error.sentence_for(sees_paths=False) == "It broke."
+    assert LanguageModelError("internal", "It broke").sentence_for(sees_paths=False) == "It broke."
 
 
 @pytest.mark.parametrize(

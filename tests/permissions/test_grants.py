@@ -171,3 +171,14 @@ def test_what_waits_in_a_conversation_is_listed_until_it_is_closed() -> None:
     assert grants.close("dg_1") == pending()
     assert grants.of_conversation("conversation") == ()
     assert grants.close("dg_1") is None
+
+
+def test_p1_only_a_request_that_was_shown_as_an_item_is_one() -> None:
+    grants = Grants()
+    nonce = grants.open(pending("dg_1"))
+    grants.open(pending("dg_2"))
+    for other in ("made up", None):
+        grants.show_as_item(other)
+    assert not grants.is_item("dg_1")
+    grants.show_as_item(nonce)
+    assert [grants.is_item(call_id) for call_id in ("dg_1", "dg_2", "dg_3")] == [True, False, False]

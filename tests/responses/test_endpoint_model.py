@@ -16,6 +16,8 @@ from dragoman.lm import (
     CancellationSource,
     CancellationToken,
     Consumer,
+    DataPart,
+    Features,
     GuardedModel,
     LanguageModelError,
     Part,
@@ -31,6 +33,7 @@ from dragoman.lm import (
     assistant,
     user,
 )
+from dragoman.lm.foreign_items import file_item, item_part
 from dragoman.lm.presentation import Style
 from dragoman.lm.rules import CALL_ID, NAMESPACE
 from dragoman.models import Models
@@ -487,6 +490,46 @@ async def test_the_key_goes_to_the_endpoint_and_nowhere_else(
     assert "sk-very" not in shown
     assert "team-secret" not in shown
     assert "[redacted]" in errors[0].message
+
+
+async def test_r10_the_next_server_learns_what_the_headers_of_the_client_asked_for(
+    endpoint: Endpoint,
+) -> None:
+    endpoint.will(said("Hello."))
+    own = {
+        "_idempotencyKey": "key",
+        "_isRetry": True,
+        "_oneShot": True,
+        "_workspace": "/src/größe",
+        "_conversationId": "größe",
+    }
+    model = model_of(endpoint.url)
+    for connection in ("one", "one", "two"):
+        consumer = Consumer(connection=connection, features=Features(markdown=connection == "two"))
+        await ask(model, Request((user("Hello."),), RequestOptions(model_options=own), consumer))
+    await ask(model, _HELLO)
+    await model.close()
+    first, again, other, plain = (post.headers for post in endpoint.posts)
+    assert first["x-stainless-retry-count"] == "1"
+    assert first["x-dragoman-one-shot"] == "true"
+    assert first["x-dragoman-workspace"] == "/src/größe"
+    assert (first["x-dragoman-markdown"], other["x-dragoman-markdown"]) == ("false", "true")
+    # The id of a conversation is ASCII.
+    assert "x-conversation-id" not in first
+    # Two clients of ours are one client of the endpoint, and may name their requests alike.
+    assert first["idempotency-key"] == again["idempotency-key"] != other["idempotency-key"]
+    assert not {"idempotency-key", "x-stainless-retry-count", "x-dragoman-one-shot"} & plain.keys()
+
+
+async def test_r10_a_file_of_another_server_of_ours_is_no_item_for_an_endpoint(endpoint: Endpoint) -> None:
+    """A client may go on with another model. That one does not know the item."""
+    file = item_part(file_item(DataPart("application/pdf", b"%PDF", name="a.pdf"), "file_1"))
+    endpoint.will(said("Hello."))
+    model = model_of(endpoint.url)
+    history = (user("Hello."), assistant(TextPart("Here."), file), user("Go on."))
+    await ask(model, Request(history, consumer=EVERYTHING))
+    await model.close()
+    assert [item["content"] for item in endpoint.posts[0].json["input"]] == ["Hello.", "Here.", "Go on."]
 
 
 async def test_a_proxy_of_the_environment_is_used(

@@ -15,6 +15,7 @@ from dragoman.acp.link import AgentLink
 from dragoman.acp.words import as_sentence, cleaned
 from dragoman.jsonrpc import Peer, PeerOptions
 from dragoman.lm import CancellationSource, CancellationToken, ErrorKind, LanguageModelError
+from dragoman.lm.errors import ASK_OPERATOR
 from dragoman.process import Ledger, SpawnError, SupervisedProcess
 from dragoman.traces.recording import watch
 
@@ -85,7 +86,9 @@ class RunningAgent:
             await self._process.stop(0)
         for line in self._printed.splitlines():
             _log.info("%s printed: %s", self._name, line)
-        return LanguageModelError("agent_failed", f"{self._name} {how}.", hint=self._after_exit())
+        message = f"{self._name} {how}."
+        public = f"{message} {ASK_OPERATOR}"
+        return LanguageModelError("agent_failed", message, hint=self._after_exit(), public=public)
 
     def _after_exit(self) -> str:
         said = f"{as_sentence(self.last_words)} " if self.last_words else ""
@@ -114,7 +117,10 @@ async def launch(
         # The agent is not installed, so a retry will not help.
         kind: ErrorKind = "agent_failed" if error.kind == "command_not_found" else "unavailable"
         raise LanguageModelError(
-            kind, f"{name} cannot be started: {error.message}", hint=error.hint
+            kind,
+            f"{name} cannot be started: {error.message}",
+            hint=error.hint,
+            public=f"{name} cannot be started. {ASK_OPERATOR}",
         ) from error
     gone = CancellationSource()
 

@@ -45,7 +45,8 @@ from dragoman.jsonrpc import (
     RpcReply,
     RpcResponse,
 )
-from dragoman.lm import JsonObject, LanguageModelError
+from dragoman.lm import ErrorKind, JsonObject, LanguageModelError
+from dragoman.lm.errors import ASK_OPERATOR
 
 __all__ = ["AgentLink", "SessionListener", "ToolServerAddress", "TurnEnd"]
 
@@ -205,28 +206,26 @@ class AgentLink:
         known = {each.id: each for each in self.info.auth_methods}
         if method not in known:
             named = " ".join(", ".join(f'"{each}"' for each in known).split())
-            raise LanguageModelError(
+            raise self._error(
                 "bad_request",
-                f'{self._name} has no way to log in that is called "{method}".',
-                hint=f"Set `auth` of this model to one of {named}."
+                f'has no way to log in that is called "{method}"',
+                f"Set `auth` of this model to one of {named}."
                 if named
                 else f"It names none: log in with the agent's own program, and leave `auth` out. {self._started_as}",
             )
         if known[method].type == "terminal":
-            raise LanguageModelError(
+            raise self._error(
                 "auth_required",
-                f'To log in with "{method}", {self._name} needs a terminal.',
-                hint=f"Log in there with the agent's own program, then try again. {self._started_as}",
+                f'needs a terminal to log in with "{method}"',
+                f"Log in there with the agent's own program, then try again. {self._started_as}",
             )
         try:
             await self._ask("authenticate", {"methodId": method}, dict)
         except LanguageModelError as error:
             cause = error.__cause__
             said = words_of(cause) if isinstance(cause, RemoteError) else error.message
-            raise LanguageModelError(
-                "auth_required",
-                f'{self._name} could not log in with "{method}": {said}',
-                hint=self._how_to_log_in(),
+            raise self._error(
+                "auth_required", f'could not log in with "{method}": {said}', self._how_to_log_in()
             ) from error
 
     async def new_session(
@@ -370,10 +369,8 @@ class AgentLink:
         except (RemoteError, ConnectionClosed) as error:
             raise self._failure(error, method) from error
         except msgspec.DecodeError as error:
-            raise LanguageModelError(
-                "agent_failed",
-                as_sentence(f"{self._name} {_failed(method)}: its answer cannot be read: {error}"),
-                hint=self.next_step,
+            raise self._error(
+                "agent_failed", f"{_failed(method)}: its answer cannot be read: {error}", self.next_step
             ) from error
 
     def _turn_end(self, reply: RpcResponse | ErrorResponse) -> TurnEnd:
@@ -389,17 +386,16 @@ class AgentLink:
 
     def _failure(self, error: RemoteError | ConnectionClosed, method: str) -> LanguageModelError:
         if isinstance(error, ConnectionClosed):
-            return LanguageModelError(
-                "agent_failed", f"{self._name} ended: {error.reason}.", hint=self.next_step
-            )
+            return self._error("agent_failed", f"ended: {error.reason}", self.next_step)
         said = words_of(error)
         if error.code == _AUTH_REQUIRED and self.info.auth_methods:
-            return LanguageModelError(
-                "auth_required", f"{self._name} requires a login: {said}", hint=self._how_to_log_in()
-            )
-        return LanguageModelError(
-            "agent_failed", f"{self._name} {_failed(method)}: {said}", hint=self.next_step
-        )
+            return self._error("auth_required", f"requires a login: {said}", self._how_to_log_in())
+        return self._error("agent_failed", f"{_failed(method)}: {said}", self.next_step)
+
+    def _error(self, kind: ErrorKind, what: str, hint: str) -> LanguageModelError:
+        """Return an error whose hint has the command. That may contain secrets, so not every consumer gets it."""
+        message = as_sentence(f"{self._name} {what}")
+        return LanguageModelError(kind, message, hint=hint, public=f"{message} {ASK_OPERATOR}")
 
     @property
     def next_step(self) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -21,8 +21,6 @@ __all__ = ["MOST_CHARACTERS", "FoundValue", "values_in"]
 MOST_CHARACTERS = 1_000_000
 # So many places between words are tried. A failed try may read the rest of the text.
 _TRIES = 64
-# So many values are returned. More than one means doubt already.
-_MOST_VALUES = 8
 _OPENING = re.compile(r"[{\[]")
 # A bracket, or a string: brackets in it do not count. One without an end takes the rest.
 _BRACKET = re.compile(r'[{}\[\]]|"(?:[^"\\]|\\.)*+"?', re.DOTALL)
@@ -41,15 +39,20 @@ class FoundValue:
 
 
 def values_in(text: str) -> tuple[FoundValue, ...]:
-    """The JSON values of an answer: the whole text, else the code blocks that are JSON, else the values between words."""
+    """The JSON values of an answer: the whole text, else the code blocks that are JSON and the values between words.
+
+    Beside a block that is JSON, other code blocks are code. Without one, a value may be in any of them.
+    """
     if len(text) > MOST_CHARACTERS:
         return ()
     whole = _value(text, 0, len(text))
     if whole is not None:
         return (whole,)
-    blocks = [_value(text, start, end) for start, end in _blocks(text)]
-    found = tuple(block for block in blocks if block is not None)
-    return (found or tuple(_between_words(text)))[:_MOST_VALUES]
+    blocks = [*_blocks(text)]
+    found = [block for start, end in blocks if (block := _value(text, start, end)) is not None]
+    # A block may be an example, and the answer be in the words around it.
+    found += _between_words(text, blocks if found else ())
+    return tuple(sorted(found, key=lambda each: each.start))
 
 
 def _value(text: str, start: int, end: int) -> FoundValue | None:
@@ -77,20 +80,22 @@ def _blocks(text: str) -> Iterator[tuple[int, int]]:
         place += len(line)
 
 
-def _between_words(text: str) -> Iterator[FoundValue]:
-    place = 0
-    for _ in range(_TRIES):
-        opening = _OPENING.search(text, place)
-        if opening is None:
-            return
-        end = _end_of_value(text, opening.start())
-        found = None if end is None else _value(text, opening.start(), end)
-        if found is not None:
-            yield found
-            place = found.end
-        else:
+def _between_words(text: str, without: Sequence[tuple[int, int]]) -> Iterator[FoundValue]:
+    """The values in a text, `without` what is in some places of it."""
+    begins = [0, *(end for _, end in without)]
+    ends = [*(start for start, _ in without), len(text)]
+    tries = _TRIES
+    for begin, end in zip(begins, ends, strict=True):
+        piece, place = text[begin:end], 0
+        while tries and (opening := _OPENING.search(piece, place)) is not None:
+            tries -= 1
+            start = opening.start()
+            after = _end_of_value(piece, start)
+            found = None if after is None else _value(text, begin + start, begin + after)
+            if found is not None:
+                yield found
             # What is inside a bracket that is not JSON is no value of the answer.
-            place = _end_of_brackets(text, opening.start())
+            place = found.end - begin if found is not None else _end_of_brackets(piece, start)
 
 
 def _end_of_value(text: str, start: int) -> int | None:

@@ -10,13 +10,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 __all__ = ["EventStream", "WriteEvent", "until_disconnected", "while_connected"]
+
+_T = TypeVar("_T")
 
 _BEAT = b": still working\n\n"
 # The approximate limit, in bytes, of events in one write.
@@ -45,8 +47,8 @@ async def while_connected(receive: Receive, leave: Callable[[], object]) -> Asyn
         await asyncio.wait({watching})
 
 
-async def until_disconnected(receive: Receive, work: Coroutine[None, None, None]) -> None:
-    """Do `work`, and end it when the client disconnects."""
+async def until_disconnected(receive: Receive, work: Coroutine[None, None, _T]) -> _T | None:
+    """Do `work`, and end it when the client disconnects. Its result is then None."""
     working = asyncio.ensure_future(work)
     try:
         async with while_connected(receive, working.cancel):
@@ -54,8 +56,7 @@ async def until_disconnected(receive: Receive, work: Coroutine[None, None, None]
     finally:
         working.cancel()
         await asyncio.wait({working})
-    if not working.cancelled():
-        working.result()
+    return None if working.cancelled() else working.result()
 
 
 class EventStream(Response):

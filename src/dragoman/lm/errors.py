@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple, TypeAlias
 
-__all__ = ["TRANSIENT_KINDS", "ErrorKind", "ErrorOrigin", "LanguageModelError"]
+__all__ = ["ASK_OPERATOR", "TRANSIENT_KINDS", "ErrorKind", "ErrorOrigin", "LanguageModelError"]
 
 ErrorKind: TypeAlias = Literal[
     "not_found",
@@ -20,6 +20,10 @@ ErrorKind: TypeAlias = Literal[
 
 # The same request may well succeed in a moment.
 TRANSIENT_KINDS: frozenset[ErrorKind] = frozenset({"unavailable", "timeout"})
+
+
+# The next step of a public sentence: only the operator sees the rest.
+ASK_OPERATOR = "Try again; if it stays so, ask the operator of this server."
 
 
 class ErrorOrigin(NamedTuple):
@@ -43,14 +47,19 @@ class LanguageModelError(Exception):
         hint: str | None = None,
         retry_after: float | None = None,
         origin: ErrorOrigin | None = None,
+        public: str | None = None,
     ) -> None:
-        """`origin`: the server's error that this one reports."""
+        """`origin`: the server's error that this one reports.
+
+        `public`: the sentence for a consumer that may not learn where the operator's files are. None: it has none of them.
+        """
         super().__init__(message)
         self.kind: ErrorKind = kind
         self.message = message
         self.hint = hint
         self.retry_after = retry_after
         self.origin = origin
+        self.public = public
 
     @property
     def is_transient(self) -> bool:
@@ -61,3 +70,7 @@ class LanguageModelError(Exception):
         """The cause and the next step as sentences."""
         cause = self.message if self.message.endswith((".", "!", "?", "…")) else f"{self.message}."
         return f"{cause} {self.hint}" if self.hint else cause
+
+    def sentence_for(self, *, sees_paths: bool) -> str:
+        """The sentence for a consumer, by its `sees_paths`."""
+        return self.sentence if sees_paths or self.public is None else self.public

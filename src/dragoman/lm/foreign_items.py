@@ -3,6 +3,8 @@
 An endpoint's item is passed on whole, as the JSON of a data part (`parts.ITEM`), so that it reaches the client and, with
 the client's history, the endpoint again unchanged. An item of the type `message` without content is a *heading*: the text
 after it belongs to a new message with these fields.
+
+A server of ours sends a file as an item of our own type (`FILE_ITEM`) to a client that asks for it: the next server of ours.
 """
 
 from __future__ import annotations
@@ -18,7 +20,21 @@ from dragoman.lm import gfm
 from dragoman.lm.json import JsonObject, decode
 from dragoman.lm.parts import IGNORED, ITEM, DataPart
 
-__all__ = ["ignored_files", "is_call", "is_heading", "item_line", "item_of", "item_part", "picture_of"]
+__all__ = [
+    "FILE_ITEM",
+    "file_item",
+    "file_of",
+    "ignored_files",
+    "is_call",
+    "is_heading",
+    "item_line",
+    "item_of",
+    "item_part",
+    "picture_of",
+]
+
+# The type of an item that is a file, with its bytes.
+FILE_ITEM = "dragoman:file"
 
 _DATA_URL = re.compile(r"data:(image/[\w.+-]+)(?:;[\w.+-]+=[^;,]*)*;base64,(.*)", re.DOTALL)
 # The first bytes of the pictures that image models make.
@@ -53,6 +69,29 @@ def is_call(item: JsonObject) -> bool:
     return str(item.get("type")).endswith("_call")
 
 
+def file_item(file: DataPart, id_: str) -> JsonObject:
+    return {
+        "type": FILE_ITEM,
+        "id": id_,
+        "status": "completed",
+        "name": file.name,
+        "mime_type": file.mime_type,
+        "data": base64.b64encode(file.data).decode(),
+    }
+
+
+def file_of(item: JsonObject) -> DataPart | None:
+    """The file or the picture that an item consists of. None if it has none."""
+    match item:
+        case {"type": type_, "mime_type": str(mime_type), "data": str(data)} if type_ == FILE_ITEM:
+            name = item.get("name")
+            decoded = _decoded(data)
+            named = name if isinstance(name, str) else ""
+            return None if decoded is None else DataPart(mime_type, decoded, name=named)
+        case _:
+            return picture_of(item)
+
+
 def picture_of(item: JsonObject) -> DataPart | None:
     """The picture that an item consists of. None if it has none, or only an address of one."""
     match item:
@@ -64,10 +103,16 @@ def picture_of(item: JsonObject) -> DataPart | None:
             return None
 
 
-def _picture(data: str, mime_type: str | None) -> DataPart | None:
+def _decoded(data: str) -> bytes | None:
     try:
-        decoded = base64.b64decode(data, validate=True)
+        return base64.b64decode(data, validate=True)
     except (binascii.Error, ValueError):
+        return None
+
+
+def _picture(data: str, mime_type: str | None) -> DataPart | None:
+    decoded = _decoded(data)
+    if decoded is None:
         return None
     by_content = (kind for first, kind in _SIGNATURES.items() if decoded.startswith(first))
     return DataPart(mime_type or next(by_content, "image/png"), decoded)

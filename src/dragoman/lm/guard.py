@@ -20,7 +20,7 @@ import logging
 
 from dragoman.lm import gfm
 from dragoman.lm.cancellation import CancellationError, CancellationToken
-from dragoman.lm.errors import LanguageModelError
+from dragoman.lm.errors import ASK_OPERATOR, LanguageModelError
 from dragoman.lm.messages import Message
 from dragoman.lm.model import Closing, Delivery, LanguageModel, ModelInfo, Presenting, Sink
 from dragoman.lm.parts import STOPPED, DataPart, Part, TextPart, ToolCallPart, UsagePart
@@ -95,7 +95,11 @@ class GuardedModel:
             error = failed
         except Exception as failed:
             _log.exception("model %s failed", self.info.id)
-            error = LanguageModelError("internal", f"The model failed: {type(failed).__name__}: {failed}")
+            error = LanguageModelError(
+                "internal",
+                f"The model failed: {type(failed).__name__}: {failed}",
+                public=f"The model failed. {ASK_OPERATOR}",
+            )
             error.__cause__ = failed
         finally:
             guarded.end()

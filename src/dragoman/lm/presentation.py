@@ -17,7 +17,7 @@ import msgspec
 
 from dragoman.lm import gfm
 from dragoman.lm.activity_text import INTERRUPTION, Activities
-from dragoman.lm.foreign_items import is_heading, item_line, item_of, picture_of
+from dragoman.lm.foreign_items import file_of, is_heading, item_line, item_of
 from dragoman.lm.links import InertLinks
 from dragoman.lm.parts import (
     CONVERSATION,
@@ -132,13 +132,13 @@ class Presentation:
         return self._features.data or (self._features.reports and part.is_internal)
 
     def _in_place_of_item(self, part: DataPart) -> Iterator[Part]:
-        """A picture for an item that is one, the words of a refusal, and otherwise a line that names the item."""
+        """The file that an item consists of, the words of a refusal, and otherwise a line that names the item."""
         if part.mime_type == REFUSAL:
             yield from self._present(TextPart(part.data.decode("utf-8", "replace")))
         elif part.mime_type == ITEM:
             item = item_of(part)
-            if (picture := picture_of(item)) is not None:
-                yield from self._present(picture)
+            if (file := file_of(item)) is not None:
+                yield from self._present(file)
             elif not is_heading(item):
                 self._last = None
                 yield TextPart(item_line(item))

@@ -15,6 +15,7 @@ __all__ = [
     "RETRY_OPTION",
     "SIDE_REQUEST_OPTION",
     "STORE_OPTION",
+    "WORKSPACE_OPTION",
     "AnswerForm",
     "Consumer",
     "Features",
@@ -36,6 +37,8 @@ IDEMPOTENCY_OPTION = "_idempotencyKey"
 RETRY_OPTION = "_isRetry"
 # The model option by which a front end says that no further request of the conversation follows. Its value is then true.
 ONE_SHOT_OPTION = "_oneShot"
+# The model option with the folder that a client names, for an endpoint whose agent is to work there.
+WORKSPACE_OPTION = "_workspace"
 
 
 class ToolDefinition(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -74,9 +77,18 @@ class RequestOptions(msgspec.Struct, frozen=True, rename="camel", omit_defaults=
         return self.answer_form, self.tool_mode
 
     @property
+    def has_form(self) -> bool:
+        """Whether the answer must be JSON: by `answer_form`, or by the option of a model that takes options."""
+        match self.model_options:
+            case {"text": {"format": {"type": "json_object" | "json_schema"}}}:
+                return True
+            case _:
+                return self.answer_form is not None
+
+    @property
     def has_demands(self) -> bool:
         """Whether any answer that the model can give is not enough: it must have a form, or call a tool."""
-        return self.answer_form is not None or self.tool_mode == "required"
+        return self.has_form or self.tool_mode == "required"
 
     @property
     def forwarded_options(self) -> JsonObject:

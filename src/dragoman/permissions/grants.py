@@ -38,6 +38,8 @@ class _Held:
     pending: PendingPermission
     nonce: str
     token: str | None = None
+    # A client has it as an item, whose id alone selects it.
+    is_item: bool = False
     # It was redeemed, with success or not: nothing can be approved any more.
     is_decided: bool = False
 
@@ -68,6 +70,17 @@ class Grants:
         """What waits under this call id, with its nonce: for a client that answers by the call."""
         held = self._by_call.get(call_id)
         return (held.nonce, held.pending) if held is not None and not held.is_decided else None
+
+    def show_as_item(self, nonce: object) -> None:
+        """A client gets this request as an item from now on."""
+        held = self._by_nonce.get(nonce) if isinstance(nonce, str) else None
+        if held is not None:
+            held.is_item = True
+
+    def is_item(self, call_id: str) -> bool:
+        """Whether a client has got the request under this call id as an item. Only then is an answer to one meant for it."""
+        held = self._by_call.get(call_id)
+        return held is not None and held.is_item
 
     def waiting(self, call_id: str) -> PendingPermission | None:
         """What waits under this call id, decided or not."""

@@ -5,7 +5,8 @@ belong to a connection, and other connections do not find them. Responses that w
 beyond a size, are deleted.
 
 An index finds the response or the conversation that has an item with a given id. It has hashes of the ids: a search may
-find a response without that item.
+find a response without that item. The server's own items have a second hash. A client may send another item under the id
+of one of these, and that must not be found in its place.
 
 A file is a row of its own. Its id contains that of its response, with which it is used and deleted, and a secret.
 """
@@ -67,8 +68,11 @@ class ResponseStore:
         with Database.in_memory() as database:
             yield cls(database, limit)
 
-    def save(self, response: StoredResponse, items: Iterable[str] = ()) -> None:
-        """Store a response, and index the ids of its items. Deletes the least recently used ones if there is no room."""
+    def save(self, response: StoredResponse, items: Iterable[str] = (), own: Iterable[str] = ()) -> None:
+        """Store a response, and index the ids of its items. Deletes the least recently used ones if there is no room.
+
+        `own`: the ids of those that the server made.
+        """
         with self._database.writing() as database:
             database.execute(
                 f"INSERT INTO responses ({_COLUMNS}, size) VALUES (?, ?, ?, ?, ?, ?, ?)",  # noqa: S608 - our own words
@@ -80,28 +84,28 @@ class ResponseStore:
                 response.conversation,
                 len(response.content),
             )
-            self._index(response.id, items)
+            self._index(response.id, items, own)
             database.execute(
                 "DELETE FROM responses WHERE id IN (SELECT id FROM (SELECT id, "
                 "sum(size) OVER (ORDER BY used_at DESC, rowid DESC) AS up_to FROM responses) WHERE up_to > ?)",
                 self._limit,
             )
 
-    def update(self, id_: str, content: bytes, items: Iterable[str] = ()) -> None:
+    def update(self, id_: str, content: bytes, items: Iterable[str] = (), own: Iterable[str] = ()) -> None:
         """Replace the content of a response, and index its items, unless it was deleted meanwhile."""
         with self._database.writing() as database:
             if database.execute(
                 "UPDATE responses SET content = ?, size = ? WHERE id = ?", content, len(content), id_
             ):
-                self._index(id_, items)
+                self._index(id_, items, own)
 
     def index(self, conversation: str, items: Iterable[str]) -> None:
         """Index the ids of items that were added to a conversation."""
         with self._database.writing():
             self._index(conversation, items)
 
-    def _index(self, owner: str, items: Iterable[str]) -> None:
-        keys = b"".join(map(_key, items))
+    def _index(self, owner: str, items: Iterable[str], own: Iterable[str] = ()) -> None:
+        keys = b"".join((*map(_key, items), *map(_own_key, own)))
         if keys:
             self._database.execute(
                 "INSERT INTO stored_items (owner, keys) VALUES (?, ?) "
@@ -110,14 +114,14 @@ class ResponseStore:
                 keys,
             )
 
-    def find_by_item(self, item: str, connection: str) -> StoredResponse | None:
-        """The newest response with this item."""
+    def find_by_item(self, item: str, connection: str, *, is_own: bool = False) -> StoredResponse | None:
+        """The newest response with this item. `is_own`: only one in which the server made it."""
         found = self._database.rows(
             tuple[str],
             # In this order of the tables: the rows are read from the end, and few of them.
             "SELECT r.id FROM stored_items s CROSS JOIN responses r ON r.id = s.owner "
             "WHERE instr(s.keys, ?) AND r.connection = ? ORDER BY s.number DESC LIMIT 1",
-            _key(item),
+            _own_key(item) if is_own else _key(item),
             connection,
         )
         return self.find(found[0][0], connection) if found else None
@@ -210,6 +214,11 @@ class ResponseStore:
 
 def _key(item: str) -> bytes:
     return blake2b(item.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+
+
+def _own_key(item: str) -> bytes:
+    # No id that a client can choose has this hash in the other form.
+    return blake2b(item.encode("utf-8", "surrogatepass"), digest_size=8, person=b"own").digest()
 
 
 def _range_of_files(response: str) -> tuple[str, str]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from dragoman.lm import json
 from dragoman.nearest import did_you_mean
+from dragoman.tools.work import spend
 
 if TYPE_CHECKING:
     from jsonschema.exceptions import ValidationError
@@ -95,6 +96,8 @@ def _unknown_properties(
     expressions = list(patterns) if isinstance(patterns, dict) else []
     for name in value:
         if name not in names and not any(re.search(each, name) for each in expressions):
+            # To find a similar name takes time in the product of the lengths.
+            spend(2 * sum(map(len, names)))
             meant = did_you_mean(name, names)
             listed = f" Known: {_listed(names)}." if names else ""
             yield _at([*here, name], f"unknown property.{meant}{listed}")

@@ -1,14 +1,14 @@
 """The part of `schema` that needs the jsonschema library. Import it where a schema is used, not before.
 
 Filling in and checking happen within `limited_work`: each step counts, the library's own as well, so that a schema
-whose references fan out ends in `TooMuchWork` and does not run for hours.
+whose references fan out ends in `TooMuchWork` and does not run for hours. Two things are not counted: a regular
+expression, and what `unevaluatedItems` and `unevaluatedProperties` look through. Nor is `fault`, which checks a schema. So
+what a client sends is checked by `dragoman.forms`, which can end a check.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
 from functools import cache
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -26,6 +26,7 @@ from referencing.jsonschema import (
 
 from dragoman.lm import JsonObject, json
 from dragoman.tools import mismatch
+from dragoman.tools.work import MAX_STEPS, TooMuchWork, limited_work, size_of, spend
 
 if TYPE_CHECKING:
     from referencing._core import Resolver  # the library hands them out, but has no public name for them
@@ -34,33 +35,11 @@ if TYPE_CHECKING:
 
 __all__ = ["MAX_PATTERN_TEXT", "MAX_STEPS", "TooMuchWork", "fault", "fill_in", "limited_work", "problems"]
 
-# Steps for one input: about a second of work.
-MAX_STEPS = 50_000
 # As much text as a regular expression is tried on. Quadratic ones are common, and this keeps them bearable.
 MAX_PATTERN_TEXT = 10_000
-
-
-class TooMuchWork(Exception):
-    """The validation of an input exceeds its limit of steps."""
-
-
-_steps_left: ContextVar[int] = ContextVar("_steps_left")
-
-
-@contextmanager
-def limited_work() -> Iterator[None]:
-    before = _steps_left.set(MAX_STEPS)
-    try:
-        yield
-    finally:
-        _steps_left.reset(before)
-
-
-def _step() -> None:
-    left = _steps_left.get()
-    if not left:
-        raise TooMuchWork
-    _steps_left.set(left - 1)
+# What the library does in about the time of one step.
+_VALUES_A_STEP = 10
+_CHARACTERS_A_STEP = 200
 
 
 # --- Defaults. -------------------------------------------------------------------------------------------------------
@@ -76,7 +55,7 @@ def fill_in(schema: JsonObject, value: JsonObject) -> None:
 
 def _fill(schema: object, value: object, resolver: SchemaResolver) -> bool:
     """Put the missing defaults of one level and those below into `value`; whether there were any."""
-    _step()
+    spend()
     if not isinstance(schema, dict) or not isinstance(value, dict | list):
         return False
     filled = False
@@ -134,21 +113,44 @@ _Check: TypeAlias = Callable[[Validator, object, object, object], Iterator[Valid
 
 @cache
 def _counting(dialect: type[Validator]) -> type[Validator]:
-    """`dialect` with a step counted for every keyword that it looks at."""
-    checks: dict[str, _Check] = {name: _counted(check) for name, check in dialect.VALIDATORS.items()}
+    """`dialect` with steps counted for every keyword that it looks at."""
+    checks: dict[str, _Check] = {name: _counted(name, check) for name, check in dialect.VALIDATORS.items()}
     checks["pattern"] = _on_short_text(checks["pattern"])
     counting: type[Validator] = extend(dialect, checks)  # type: ignore[no-untyped-call]  # its stub has no types
     return counting
 
 
-def _counted(check: _Check) -> _Check:
+def _counted(keyword: str, check: _Check) -> _Check:
     def counted(
         validator: Validator, rule: object, value: object, schema: object
     ) -> Iterator[ValidationError]:
-        _step()
-        yield from check(validator, rule, value, schema) or ()
+        spend(_steps(keyword, rule, value))
+        for error in check(validator, rule, value, schema) or ():
+            # The library has written the value, and often the rule, into its message.
+            spend(len(error.message) // _CHARACTERS_A_STEP)
+            yield error
 
     return counted
+
+
+def _steps(keyword: str, rule: object, value: object) -> int:
+    """The steps that a keyword takes by itself, without those of the schemas within it."""
+    match keyword:
+        case "enum" | "const":
+            looked_at = size_of(rule)
+        case "uniqueItems" if isinstance(value, list):
+            looked_at = _comparisons(value)
+        case _:
+            looked_at = sum(len(each) for each in (rule, value) if isinstance(each, dict | list))
+    return 1 + looked_at // _VALUES_A_STEP
+
+
+def _comparisons(items: list[object]) -> int:
+    """How many values the library compares to find equal items. What it can sort, it compares with the next one only."""
+    is_sorted = all(isinstance(item, str) for item in items) or all(
+        isinstance(item, int | float) for item in items
+    )
+    return len(items) if is_sorted else len(items) * size_of(items)
 
 
 def _on_short_text(check: _Check) -> _Check:

@@ -73,6 +73,8 @@ class Program:
             status = await process.wait()
         finally:
             if process.returncode is None:
+                # The test gives up: its report has what the program said, and that it still ran.
+                print(f"{command[0]} does not end:\n{output.out}\n{output.err}")
                 os.killpg(process.pid, signal.SIGKILL)
                 await process.wait()
         assert interrupted or status == 0, f"{command} ended with {status}:\n{output.out}\n{output.err}"

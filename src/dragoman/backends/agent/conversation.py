@@ -97,6 +97,7 @@ from dragoman.lm import (
     until_cancelled,
 )
 from dragoman.lm.activity_text import Activities
+from dragoman.lm.errors import ASK_OPERATOR
 from dragoman.lm.foreign_items import ignored_files
 from dragoman.lm.gfm import escape, notice_part
 from dragoman.lm.parts import ToolResult
@@ -357,10 +358,15 @@ class Conversation:
         return self._is_over_http and (last is None or last.turn == 1)
 
     @property
+    def can_be_resumed(self) -> bool:
+        """Whether parking its agent loses nothing. Any other agent gets only a transcript of what was said."""
+        return self._session is not None and self._session.can_be_taken_up
+
+    @property
     def may_rest_early(self) -> bool:
         """Whether its idle agent may be parked before its time when memory is short."""
         idle_seconds = self._shared.clock.now() - self._idle_since
-        return self.has_one_turn or idle_seconds >= self._settings.timing.one_turn
+        return self.can_be_resumed and (self.has_one_turn or idle_seconds >= self._settings.timing.one_turn)
 
     def _set_timer(self, timer: Timer) -> None:
         timing = self._settings.timing
@@ -368,7 +374,8 @@ class Conversation:
             self._timers.set(timer)
             return
         self._idle_since = self._shared.clock.now()
-        seconds = min(timing.one_turn, timing.idle) if self.has_one_turn else timing.idle
+        is_early = self.has_one_turn and self.can_be_resumed
+        seconds = min(timing.one_turn, timing.idle) if is_early else timing.idle
         self._timers.set(timer, 0.0 if self._is_one_shot else seconds)
 
     def _timer_passed(self, timer: Timer) -> None:
@@ -467,7 +474,9 @@ class Conversation:
         form = request.options.answer_form
         tools = self.permission_requests.tools if request.options.tool_mode == "required" else ()
         functions = tuple(offered_names(tool.name for tool in tools).values())
-        return Demand(self._settings.name, form, functions) if form is not None or functions else None
+        if form is None and not functions:
+            return None
+        return Demand(self._settings.name, form, functions, request.consumer.connection)
 
     def _answer_of(self, result: ToolResultPart) -> CallAnswer:
         pending = next((call for call in self._state.pending if call.call_id == result.call_id), None)
@@ -563,7 +572,8 @@ class Conversation:
         cause = (
             f"Dragoman failed in this conversation, by a fault of its own: {type(fault).__name__}: {fault}."
         )
-        error = LanguageModelError("internal", cause, hint=_TRY_AGAIN)
+        public = f"Dragoman failed in this conversation, by a fault of its own. {ASK_OPERATOR}"
+        error = LanguageModelError("internal", cause, hint=_TRY_AGAIN, public=public)
         replies = [*([self._reply] if self._reply is not None else []), *self._replies.values()]
         self._replies.clear()
         self._state, commands = machine.give_up(self._state)
@@ -615,7 +625,11 @@ class Conversation:
         reply.finish(end, error)
         self._reply, self._last_reply = None, reply
         pending = [call.call_id for call in self._state.pending if call.handed_over]
-        self.journal.end(reply, end, error, pending, self._calls, self._shared.clock.now())
+        why = None if error is None else self._sentence_of(error)
+        if error is not None and why != error.sentence:
+            # The operator's part of it.
+            _log.warning("%s", error.sentence)
+        self.journal.end(reply, end, error, why, pending, self._calls, self._shared.clock.now())
         self.tasks.work(self._release_when_stored(reply))
 
     async def _release_when_stored(self, reply: Reply) -> None:
@@ -661,6 +675,10 @@ class Conversation:
         self.journal.writer.flush_soon()
         if not held:
             self._shared.on_idle()
+
+    def _sentence_of(self, error: LanguageModelError) -> str:
+        """What the journal says of a failure: as much as the consumer may know. It reads the journal at the console."""
+        return error.sentence_for(sees_paths=self.permission_requests.sees_paths)
 
     def _permission_event(self, event: AnyEvent) -> None:
         if self._reply is not None:
@@ -832,7 +850,9 @@ class Conversation:
         except Exception as error:
             if not isinstance(error, LanguageModelError):
                 _log.exception("%s could not be started", self._settings.name)
-                error = LanguageModelError("internal", f"{self._settings.name} could not be started: {error}")
+                message = f"{self._settings.name} could not be started"
+                public = f"{message}. {ASK_OPERATOR}"
+                error = LanguageModelError("internal", f"{message}: {error}", public=public)
             if epoch == self._epoch:
                 self.dispatch(AgentExited(error))
             return
@@ -893,7 +913,7 @@ class Conversation:
     async def _report_exit_and_close(self, session: AgentSession, epoch: int | None) -> None:
         try:
             error = await session.agent.explain_exit()
-            self.journal.happened(AgentStopped(error.sentence))
+            self.journal.happened(AgentStopped(self._sentence_of(error)))
             self.journal.writer.flush_soon()
             _log.warning("%s", error.sentence)
             if epoch == self._epoch:
@@ -925,7 +945,8 @@ class Conversation:
             self._after_judging.append(lambda: self.receive(epoch, event))
         elif isinstance(event, AgentTurnEnded) and event.error is None and self._is_to_be_judged:
             self._after_judging = []
-            self.tasks.wait(self._judge(epoch, event))
+            # It ends with the reply, which closing the conversation ends.
+            self.tasks.work(self._judge(epoch, event))
         else:
             self.dispatch(event)
 
@@ -939,9 +960,11 @@ class Conversation:
         if reply is None or reply.demand is None:
             raise AssertionError("no reply is to be judged")
         try:
-            verdict = await judged(reply.demand, reply.number, reply.held_text, event.last_words)
+            verdict = await reply.while_open(
+                judged(reply.demand, reply.number, reply.held_text, event.last_words)
+            )
             words = event.last_words
-            if verdict.unmet is not None:
+            if verdict is not None and verdict.unmet is not None:
                 words = tuple(map(without_stop, words))
             event = AgentTurnEnded(words, verdict=verdict)
         except Exception as fault:

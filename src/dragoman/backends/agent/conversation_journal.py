@@ -168,11 +168,12 @@ class ConversationJournal:
         reply: Reply,
         end: ReplyEnd,
         error: LanguageModelError | None,
+        sentence: str | None,
         pending: Iterable[str],
         issued: int,
         now: float,
     ) -> None:
-        """Record the end of a reply."""
+        """Record the end of a reply. `sentence` says why it failed."""
         last = self.record.last
         self.collect(reply)
         self._taken.pop(reply.number, None)
@@ -188,7 +189,7 @@ class ConversationJournal:
                 tuple(pending),
                 issued,
                 error.kind if error is not None else None,
-                error.sentence if error is not None else None,
+                sentence,
                 "" if end == "complete" else answer.text,
             )
         )

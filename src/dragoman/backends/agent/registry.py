@@ -13,7 +13,8 @@ process has continued it: then an agent here that lacks the change is stopped, a
 fails, no journal can be claimed: a conversation whose lease has ended is forked.
 
 Everything is bounded. Idle agents are parked when there are too many or they take too much memory: first those whose
-conversations have had one turn only, and the longest unused before others; records are put away in the same order. Conversations with pending work are never touched: after a burst, agents
+sessions can be taken up again and whose conversations have had one turn only, and the longest unused before others.
+Records are put away, the longest unused first. Conversations with pending work are never touched: after a burst, agents
 beyond the limit are parked as they become idle.
 """
 
@@ -30,7 +31,7 @@ from msgspec.structs import replace
 
 from dragoman.acp.launch import RunningAgent
 from dragoman.backends.agent.conversation import Conversation, SharedContext
-from dragoman.backends.agent.profile.memory_limit import LOOK_SECONDS, MemoryLimit
+from dragoman.backends.agent.profile.memory_limit import LOOK_SECONDS, MemoryLimit, parking_order
 from dragoman.conversations.history import NormalHistory, normalise
 from dragoman.conversations.identify import Identified, Knowledge, identify
 from dragoman.conversations.ids import new_conversation_id
@@ -369,10 +370,10 @@ class ConversationRegistry:
                 self._rest(_Resting(each.journal.state, each.journal.writer.sequence))
 
     def _idle(self) -> list[Conversation]:
-        """The conversations with an idle agent: those with one turn first, and of each kind the longest unused."""
+        """The conversations with an idle agent, in the order of parking: of each kind the longest unused first."""
         here = self._here.values()
         idle = [each for each in here if each.has_agent and not each.is_held and not each.is_lent]
-        return sorted(idle, key=lambda each: not each.has_one_turn)
+        return sorted(idle, key=parking_order)
 
     def _park_surplus(self, agents: int) -> None:
         for each in islice(self._idle(), max(agents - self._max_agents, 0)):

@@ -49,7 +49,9 @@ class SideRequest:
         self._narrator = Narrator(lambda _activity: False)
         self._features = request.consumer.features
         form = request.options.answer_form
-        self._demand = None if form is None else Demand(settings.name, form)
+        self._demand = (
+            None if form is None else Demand(settings.name, form, connection=request.consumer.connection)
+        )
         self._held = HeldText(self._features, has_form=True)
         style = settings.style if form is None else style_of_form(settings.style, self._features)
         self._presentation = Presentation(self._features, style)

@@ -28,7 +28,7 @@ from dragoman.lm import (
     ToolCallPart,
     UsagePart,
 )
-from dragoman.lm.foreign_items import item_part
+from dragoman.lm.foreign_items import FILE_ITEM, item_part
 from dragoman.lm.gfm import escape
 from dragoman.lm.parts import ANNOTATION, IGNORED, ITEM_EVENT, LOGPROBS, REFUSAL
 from dragoman.lm.stops import Stopped
@@ -67,6 +67,8 @@ _PART_ENDS = frozenset(
 # Fields of a message that are not passed on: they are made anew, or say what is in the message.
 _OUR_FIELDS = frozenset({"id", "status", "content"})
 _OWN_TYPES = frozenset({"message", "reasoning", "function_call"})
+# A file is passed on when it is complete: what the consumer gets of it need not be an item.
+_TYPES_WITHOUT_EVENTS = _OWN_TYPES | {FILE_ITEM}
 _STOPS = {
     "max_output_tokens": Stopped(
         "length", "The model stopped: it reached the limit of tokens for one answer."
@@ -303,7 +305,7 @@ class ResponseReader:
                 yield from self._heading(item, given)
             elif (activity := activity_of(given)) is not None:
                 yield activity
-            elif item.type not in _OWN_TYPES and name and not was_known:
+            elif item.type not in _TYPES_WITHOUT_EVENTS and name and not was_known:
                 yield from self._about_item("response.output_item.added", event)
 
     def _heading(self, item: _Item, given: JsonObject) -> Iterator[Part]:
@@ -323,7 +325,8 @@ class ResponseReader:
             return
         id_ = event.get("item_id") if "item_id" in event else _id_of_item(event)
         item = self._known(id_ if isinstance(id_, str) else "", None)
-        if self._takes_items and item is not None and item.type not in _OWN_TYPES and not item.is_finished:
+        has_events = item is not None and item.type not in _TYPES_WITHOUT_EVENTS and not item.is_finished
+        if self._takes_items and has_events:
             yield self._foreign(DataPart.json(event, ITEM_EVENT))
         else:
             _log.debug("passed over: %s", kind[:100])

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import get_args
 
 import msgspec
 
@@ -41,6 +42,8 @@ _BUSY = frozenset(
     }
 )
 _KEY = frozenset({"invalid_api_key", "authentication_error", "invalid_authentication", "unauthorized"})
+# A server of ours has the kind of an error as its code. In a stream, no status says more.
+_OUR_KINDS: dict[str, ErrorKind] = {kind: kind for kind in get_args(ErrorKind)}
 _TOO_LONG_CODES = frozenset({"context_length_exceeded", "string_above_max_length", "request_too_large"})
 _TOO_LONG = re.compile(
     r"context (?:length|window|size)|maximum (?:context|input|model) length|too many (?:input )?tokens|prompt is too long",
@@ -114,7 +117,7 @@ def _complaint(error: JsonObject) -> EndpointComplaint:
 
 def failure(complaint: EndpointComplaint, name: str) -> LanguageModelError:
     """The error for a complaint, by its code and its words."""
-    kind, hint = _by_code(complaint) or ("unavailable", None)
+    kind, hint = _by_code(complaint) or (_OUR_KINDS.get(complaint.code, "unavailable"), None)
     if hint is None and kind == "unavailable":
         hint = "Try again in a moment."
     text = complaint.text or "it gives no reason"
@@ -135,6 +138,8 @@ def _by_code(complaint: EndpointComplaint) -> tuple[ErrorKind, str | None] | Non
         return "unavailable", None
     if code == "model_not_found":
         return "not_found", None
+    if code == "agent_failed":
+        return "agent_failed", None
     if code in {"invalid_request_error", "invalid_request", "invalid_prompt", "invalid_image"}:
         return "bad_request", None
     return None

@@ -203,9 +203,12 @@ class Upstream:
             if self._client is None:
                 timeout = httpx2.Timeout(None, connect=CONNECT_SECONDS, write=_WRITE_SECONDS)
                 self._client = httpx2.AsyncClient(timeout=timeout, follow_redirects=False)
-            request = self._client.build_request(
-                method, url, content=content, headers={**(headers or {}), **self._headers()}
-            )
+            # A path in a header is UTF-8.
+            sent = [
+                (name.encode("ascii"), value.encode("utf-8", "surrogateescape"))
+                for name, value in {**(headers or {}), **self._headers()}.items()
+            ]
+            request = self._client.build_request(method, url, content=content, headers=sent)
             response = await self._unless_silent(self._client.send(request, stream=True))
             if response.status_code != _OK:
                 raise await self._refused(response, url)

@@ -27,7 +27,7 @@ from dragoman.lm import (
     ToolCallPart,
     ToolResultPart,
 )
-from dragoman.lm.foreign_items import item_of
+from dragoman.lm.foreign_items import FILE_ITEM, file_of, item_of
 from dragoman.lm.parts import ITEM, REFUSAL, STATEFUL_MARKER, STOPPED, is_for_model
 
 __all__ = ["ENCRYPTED_REASONING", "body_of", "items_of"]
@@ -81,13 +81,13 @@ def items_of(
     model_id: str | None = None,
     images: bool = True,
     remembered: Remembered = lambda _call_id: (),
-    marks_messages: bool = False,
+    is_dragoman: bool = False,
 ) -> tuple[list[JsonObject], tuple[str, ...]]:
     """The history, item by item, and the MIME types of what cannot be sent.
 
-    `marks_messages`: the endpoint is a server of ours, which knows its messages by their ids.
+    `is_dragoman`: the endpoint is a server of ours, which knows its messages by their ids, and our own items.
     """
-    history = _History(messages, tools, original_id, model_id, images, remembered, marks_messages)
+    history = _History(messages, tools, original_id, model_id, images, remembered, is_dragoman)
     return history.items(), tuple(dict.fromkeys(history.left_out))
 
 
@@ -100,9 +100,9 @@ class _History:
         model_id: str | None,
         images: bool,  # noqa: FBT001 - of a private class with one caller
         remembered: Remembered,
-        marks_messages: bool,  # noqa: FBT001 - the same
+        is_dragoman: bool,  # noqa: FBT001 - the same
     ) -> None:
-        self._marks_messages = marks_messages
+        self._is_dragoman = is_dragoman
         self._marker: DataPart | None = None
         self.left_out: list[str] = []
         self._messages = messages
@@ -138,10 +138,15 @@ class _History:
                 case DataPart(mime_type=mime_type) if mime_type == STOPPED:
                     parts.append(TextPart(("\n\n" if parts else "") + Stopped.of(part).words))
                 case DataPart(mime_type=mime_type) if mime_type == ITEM:
-                    yield from self._message(message, parts)
-                    yield item_of(part)
+                    item = item_of(part)
+                    if item.get("type") == FILE_ITEM and not self._is_dragoman:
+                        # Only servers of ours know such an item.
+                        parts += [file] if (file := file_of(item)) is not None else []
+                    else:
+                        yield from self._message(message, parts)
+                        yield item
                 case DataPart(mime_type=mime_type) if mime_type == STATEFUL_MARKER:
-                    if self._marks_messages:
+                    if self._is_dragoman:
                         yield from self._message(message, parts)
                         self._marker = part
                 case TextPart() | DataPart():

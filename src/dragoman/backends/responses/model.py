@@ -20,7 +20,7 @@ from dragoman.backends.responses.events import ResponseReader
 from dragoman.backends.responses.http import DONE, EndpointFailure, Upstream
 from dragoman.backends.responses.items import body_of, items_of
 from dragoman.backends.responses.listing import Listed
-from dragoman.backends.responses.other_servers import conversation_of, headers_for
+from dragoman.backends.responses.other_servers import WORKSPACE_HEADER, conversation_of, headers_for
 from dragoman.backends.responses.retries import pause_before_retry
 from dragoman.backends.responses.settings import EndpointSettings
 from dragoman.backends.responses.sse import ServerEvent
@@ -30,6 +30,7 @@ from dragoman.lm import (
     CancellationError,
     CancellationToken,
     Capabilities,
+    DataPart,
     JsonObject,
     LanguageModelError,
     Message,
@@ -41,6 +42,8 @@ from dragoman.lm import (
 )
 from dragoman.lm.foreign_items import ignored_files
 from dragoman.lm.json import encode
+from dragoman.lm.parts import IGNORED
+from dragoman.lm.request import WORKSPACE_OPTION
 from dragoman.nearest import nearest
 
 __all__ = ["EndpointModel"]
@@ -189,7 +192,7 @@ class EndpointModel:
             model_id=self._settings.model_id if self._keeps_reasoning else None,
             images=self._info.capabilities.image_input,
             remembered=remembered,
-            marks_messages=self._is_dragoman,
+            is_dragoman=self._is_dragoman,
         )
         body = body_of(
             request,
@@ -209,6 +212,9 @@ class EndpointModel:
             sink.report(where)
         if exchange.left_out:
             sink.report(ignored_files(exchange.left_out))
+        if WORKSPACE_OPTION in exchange.request.options.model_options and WORKSPACE_HEADER not in headers:
+            # Only a server of ours has folders, and says which one it took.
+            sink.report(DataPart.json([WORKSPACE_HEADER], IGNORED))
 
     async def _exchange(self, exchange: _Exchange, sink: Sink) -> None:
         answer = exchange.answer

@@ -8,14 +8,31 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from hashlib import blake2b
 
 import msgspec
 
 from dragoman.lm import ActivityPart, Consumer, DataPart, PlanPart, Request
 from dragoman.lm.parts import CONVERSATION, STATEFUL_MARKER
-from dragoman.lm.request import SIDE_REQUEST_OPTION
+from dragoman.lm.request import (
+    IDEMPOTENCY_OPTION,
+    ONE_SHOT_OPTION,
+    RETRY_OPTION,
+    SIDE_REQUEST_OPTION,
+    WORKSPACE_OPTION,
+)
 
-__all__ = ["activity_of", "conversation_of", "headers_for", "ignored_by", "marker_of", "message_id"]
+__all__ = [
+    "WORKSPACE_HEADER",
+    "activity_of",
+    "conversation_of",
+    "headers_for",
+    "ignored_by",
+    "marker_of",
+    "message_id",
+]
+
+WORKSPACE_HEADER = "x-dragoman-workspace"
 
 _MARKED = re.compile(r"msg_\d+_([A-Za-z0-9_-]+)")
 _CONVERSATION = re.compile(r"([\w-]+); evidence=([\w-]+); kind=([\w-]+)", re.ASCII)
@@ -24,16 +41,34 @@ _CONVERSATION = re.compile(r"([\w-]+); evidence=([\w-]+); kind=([\w-]+)", re.ASC
 def headers_for(request: Request) -> dict[str, str]:
     """The headers that ask a server of ours for what the consumer takes. Other servers ignore them."""
     features, options = request.consumer.features, request.options.model_options
-    headers = {}
+    headers = {
+        # Every file comes with its bytes: an address of that server need not be one for the consumer.
+        "x-dragoman-files": "data",
+        "x-dragoman-markdown": "true" if features.markdown else "false",
+    }
     if features.approvals:
         headers["x-dragoman-approvals"] = "items"
     if features.activity:
         headers["x-dragoman-activity"] = "items"
     if options.get(SIDE_REQUEST_OPTION) is True:
         headers["x-dragoman-aside"] = "true"
-    if isinstance(name := options.get("_conversationId"), str) and _is_header(name):
+    if options.get(ONE_SHOT_OPTION) is True:
+        headers["x-dragoman-one-shot"] = "true"
+    if options.get(RETRY_OPTION) is True:
+        headers["x-stainless-retry-count"] = "1"
+    if isinstance(key := options.get(IDEMPOTENCY_OPTION), str):
+        headers["idempotency-key"] = _key_of(request.consumer, key)
+    if isinstance(name := options.get("_conversationId"), str) and name.isascii() and _is_header(name):
         headers["x-conversation-id"] = name
+    if isinstance(folder := options.get(WORKSPACE_OPTION), str) and _is_header(folder):
+        headers[WORKSPACE_HEADER] = folder
     return headers
+
+
+def _key_of(consumer: Consumer, key: str) -> str:
+    """The name of a request for the next server, which cannot tell our consumers apart: each has names of its own."""
+    named = f"{consumer.connection}\0{key}".encode("utf-8", "surrogatepass")
+    return blake2b(named, digest_size=16).hexdigest()
 
 
 def conversation_of(headers: Mapping[str, str], consumer: Consumer) -> DataPart | None:
@@ -43,6 +78,8 @@ def conversation_of(headers: Mapping[str, str], consumer: Consumer) -> DataPart 
         return None
     conversation, evidence, kind = found.groups()
     where = {"conversation": None if conversation == "-" else conversation}
+    if (folder := headers.get(WORKSPACE_HEADER)) is not None:
+        where["workspace"] = folder
     return DataPart.json({**where, "evidence": evidence, "kind": kind}, CONVERSATION)
 
 
@@ -85,4 +122,4 @@ def message_id(part: DataPart) -> str:
 
 
 def _is_header(value: str) -> bool:
-    return value.isascii() and value.isprintable() and value == value.strip()
+    return value.isprintable() and value == value.strip()

@@ -8,32 +8,37 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from dragoman.forms.checking import schema_fault
 from dragoman.frontends.http.create_request import CreateRequest
 from dragoman.frontends.http.errors import bad_request
+from dragoman.frontends.http.schema_checks import SchemaChecks
 from dragoman.lm import AnswerForm, DataPart, ModelInfo, Part, TextPart, ThinkingPart
 from dragoman.lm.parts import ANNOTATION
 
 __all__ = ["form_of", "ignored_options", "outside_text"]
 
-_SCHEMA = "text.format.schema"
+# The names of the format and of its schema, for errors.
+_FIELDS = ("text.format", "text.format.schema")
+_CHAT_FIELDS = ("response_format", "response_format.json_schema.schema")
 
 
-async def form_of(create: CreateRequest, info: ModelInfo) -> AnswerForm | None:
+async def form_of(
+    create: CreateRequest, info: ModelInfo, checks: SchemaChecks, connection: str
+) -> AnswerForm | None:
     """The form of a request, for a model that follows it. Raise `ApiError` if its schema cannot be used."""
     if not info.takes_forms or info.takes_options:
         return None
     text = create.options.get("text")
-    form = _form(text.get("format") if isinstance(text, dict) else None)
-    fault = None if form is None else await schema_fault(form)
+    format_field, schema_field = _CHAT_FIELDS if create.is_chat else _FIELDS
+    form = _form(text.get("format") if isinstance(text, dict) else None, format_field, schema_field)
+    fault = None if form is None else await checks.fault(form, connection)
     if fault is not None:
         raise bad_request(
-            f"The schema of the answer cannot be used: {fault}.", param=_SCHEMA, code="invalid_schema"
+            f"The schema of the answer cannot be used: {fault}.", param=schema_field, code="invalid_schema"
         )
     return form
 
 
-def _form(given: object) -> AnswerForm | None:
+def _form(given: object, format_field: str, schema_field: str) -> AnswerForm | None:
     match given:
         case None | {"type": "text"}:
             return None
@@ -43,12 +48,13 @@ def _form(given: object) -> AnswerForm | None:
             return AnswerForm(schema, _text(given.get("name")), _text(given.get("description")))
         case {"type": "json_schema"}:
             raise bad_request(
-                "The schema of the answer must be an object.", param=_SCHEMA, code="invalid_schema"
+                f"`{schema_field}` must be a JSON object: the schema of the answer.",
+                param=schema_field,
+                code="invalid_schema",
             )
         case _:
             raise bad_request(
-                "The format of the answer must be `text`, `json_object` or `json_schema`.",
-                param="text.format",
+                "The format of the answer must be `text`, `json_object` or `json_schema`.", param=format_field
             )
 
 

@@ -47,6 +47,8 @@ class ConversationReport(msgspec.Struct, frozen=True):
     conversation: str | None = None
     evidence: str = "none"
     kind: str = "fresh"
+    # The folder in which an agent behind an endpoint works.
+    workspace: str | None = None
 
     @property
     def header(self) -> str:
@@ -94,6 +96,11 @@ class ResponseRun:
     def conversation(self) -> str | None:
         """The agent's conversation, as far as it is known."""
         return None if self.place is None else self.place.conversation
+
+    @property
+    def workspace(self) -> str | None:
+        """The folder of an agent behind an endpoint, as far as it is known."""
+        return None if self.place is None else self.place.workspace
 
     @property
     def has_many(self) -> bool:
@@ -205,7 +212,7 @@ class ResponseRun:
     def _raise(self) -> None:
         error = self._task.exception() if self._task is not None and not self._task.cancelled() else None
         if isinstance(error, LanguageModelError):
-            raise of_model(error) from error
+            raise of_model(error, sees_paths=self._request.consumer.sees_paths) from error
         if error is not None:
             raise unexpected() from error
 

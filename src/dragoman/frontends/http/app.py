@@ -131,7 +131,11 @@ class _Routes:
         create = read_create(await self._body(request), request.headers)
         if not create.generates:
             raise bad_request("`generate` is for WebSockets.", param="generate")
-        prepared = await self._service.prepare(create, client_of(request))
+        prepared = await until_disconnected(
+            request.receive, self._service.prepare(create, client_of(request))
+        )
+        if prepared is None:
+            return Response(status_code=_GONE)
         if create.is_background:
             return await self._in_background(prepared, request)
         if create.is_streamed:
@@ -198,19 +202,23 @@ class _Routes:
         create, with_usage = read_chat(await self._body(request), request.headers)
         # Chat completions have no items. Only a permission request has another form here.
         client = replace(client_of(request), takes_activity=False, has_items=False)
-        prepared = await self._service.prepare(create, client)
+        prepared = await until_disconnected(request.receive, self._service.prepare(create, client))
+        if prepared is None:
+            return Response(status_code=_GONE)
         stream = ChatStream(
             new_id("chatcmpl"),
             create.model,
             prepared.created_at,
             prepared.ignored,
             approves_items=client.approves_items,
+            renders_markdown=client.renders_markdown,
         )
         run = self._answering(prepared, request)
         if create.is_streamed:
             return await _streamed(run, prepared, partial(_chunks, stream, with_usage=with_usage))
         async with run as answer:
             await answer.begun(None)
+            stream.is_of_agent = answer.place is not None
             try:
                 async for part in answer.parts():
                     for _ in stream.take(part):
@@ -311,6 +319,7 @@ async def _chunks(
     yield _data(stream.begin())
     try:
         async for part in answer.parts():
+            stream.is_of_agent = answer.place is not None
             for chunk in stream.take(part):
                 yield _data(chunk)
     except ApiError as error:
@@ -331,8 +340,8 @@ def _headers(answer: ResponseRun | None, prepared: Prepared) -> dict[str, str]:
     ignored = (*prepared.ignored, *(() if answer is None else answer.ignored))
     if ignored:
         headers["x-dragoman-ignored"] = printable(ignored)
-    if prepared.workspace is not None:
-        headers[WORKSPACE_HEADER] = header_text(prepared.workspace)
+    if (folder := prepared.folder(None if answer is None else answer.workspace)) is not None:
+        headers[WORKSPACE_HEADER] = header_text(folder)
     return headers
 
 

@@ -3,18 +3,20 @@
 A client that offers a permission tool gets a function call and answers with its output. A client that takes approvals as
 items gets an `mcp_approval_request` and answers with an `mcp_approval_response`. Chat completions have no items: there the
 request is a tool call with the id of that item, and a tool message answers it. In each form the decision must match the
-pending request. Only then does it become the proof that the agent's request waits for. A decision that is repeated, late,
+pending request. The id of an item is an answer only where the client got the request as one: a function call needs its
+nonce. Only then does it become the proof that the agent's request waits for. A decision that is repeated, late,
 or about another request grants nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set as AbstractSet
 from dataclasses import dataclass
 
 import msgspec
 
 from dragoman.lm import JsonObject, Message, Part, TextPart, ToolCallPart, ToolDefinition, ToolResultPart
+from dragoman.lm.foreign_items import item_part
 from dragoman.lm.json import decode, encode_text
 from dragoman.lm.rules import NAMESPACE
 from dragoman.permissions.action import PERMISSION_TOOLS, is_permission_tool
@@ -28,9 +30,11 @@ __all__ = [
     "approval_id",
     "approval_item",
     "approved_call",
+    "as_items",
     "decision_of_message",
     "is_approval",
     "is_approval_id",
+    "is_approval_item",
     "spelled_out",
     "with_proofs",
 ]
@@ -77,6 +81,11 @@ def is_approval_id(id_: str) -> bool:
     return id_.startswith(f"{_ITEM_ID}{NAMESPACE}")
 
 
+def is_approval_item(item: JsonObject) -> bool:
+    """Whether an endpoint's item is the permission request of another server of ours."""
+    return item.get("type") == "mcp_approval_request" and is_approval_id(str(item.get("id")))
+
+
 def decision_of_message(text: str) -> ClientDecision:
     """Read the answer of a tool message: `{"approve": true}` allows. Anything else is a refusal."""
     match _json(text):
@@ -88,13 +97,18 @@ def decision_of_message(text: str) -> ClientDecision:
             return ClientDecision(approve=False)
 
 
-def spelled_out(part: Part, grants: Grants) -> Part:
-    """Add the question about the pending action to the input of a permission call. Return any other part unchanged."""
+def spelled_out(part: Part, grants: Grants, *, as_item: bool = False) -> Part:
+    """Add the question about the pending action to the input of a permission call. Return any other part unchanged.
+
+    `as_item`: the client gets the call as an item, and may answer by its id.
+    """
     if not isinstance(part, ToolCallPart) or not is_approval(part):
         return part
     pending = grants.pending(part.input.get("nonce"))
     if pending is None:
         return part
+    if as_item:
+        grants.show_as_item(part.input.get("nonce"))
     action = pending.action
     question = question_about(action, pending.ask)
     shown: JsonObject = {
@@ -114,6 +128,37 @@ def spelled_out(part: Part, grants: Grants) -> Part:
 def approved_call(item_id: str) -> str:
     """Return the id of the call that an approval item stands for."""
     return item_id.removeprefix(_ITEM_ID)
+
+
+def as_items(
+    messages: Sequence[Message], asked: AbstractSet[str], decisions: Mapping[str, ClientDecision]
+) -> tuple[Message, ...]:
+    """Replace permission requests and decisions of a completion by items, for the server that asked.
+
+    `asked` has the ids of the calls that were such requests.
+    """
+
+    def as_item(part: Part) -> Part:
+        match part:
+            case ToolCallPart() if part.call_id in asked:
+                return item_part(approval_item(part))
+            case ToolResultPart() if (decision := decisions.get(part.call_id)) is not None:
+                return item_part(_response_item(part.call_id, decision))
+            case _:
+                return part
+
+    return tuple(
+        msgspec.structs.replace(message, content=tuple(map(as_item, message.content))) for message in messages
+    )
+
+
+def _response_item(call_id: str, decision: ClientDecision) -> JsonObject:
+    return {
+        "type": "mcp_approval_response",
+        "approval_request_id": f"{_ITEM_ID}{call_id}",
+        "approve": decision.approve,
+        "reason": decision.reason,
+    }
 
 
 def with_proofs(
@@ -145,7 +190,8 @@ def _proved(part: Part, decisions: Mapping[str, ClientDecision], grants: Grants)
     if not decision.approve:
         return _with_text(part, _refusal(decision))
     nonce, permission = pending
-    if by_item is None and decision.nonce != nonce:
+    is_proved = grants.is_item(part.call_id) if by_item is not None else decision.nonce == nonce
+    if not is_proved:
         return _with_text(part, _REFUSED)
     token = grants.issue(nonce, permission.action.permission_tool)
     return _with_text(part, token or _REFUSED)

@@ -18,6 +18,7 @@ from dragoman.frontends.http.approvals import (
     decision_of_message,
     is_approval,
     is_approval_id,
+    is_approval_item,
 )
 from dragoman.frontends.http.budget import Budget
 from dragoman.frontends.http.create_request import CreateRequest, read_form
@@ -39,6 +40,7 @@ from dragoman.lm import (
     ToolCallPart,
     ToolResultPart,
     UsagePart,
+    gfm,
 )
 from dragoman.lm.foreign_items import is_heading, item_line, item_of
 from dragoman.lm.json import encode_text
@@ -78,6 +80,8 @@ class ChatBody(msgspec.Struct, frozen=True):
     user: str | None = None
 
 
+# The fields of an annotation that count characters of its message.
+_PLACES = frozenset({"start_index", "end_index"})
 # Options with the same name in Open Responses, the form in which endpoints get them.
 _OPTIONS = ("temperature", "top_p", "presence_penalty", "frequency_penalty", "parallel_tool_calls")
 _KNOWN = frozenset(each.encode_name for each in msgspec.structs.fields(ChatBody))
@@ -95,17 +99,20 @@ def read_chat(value: JsonObject, headers: Mapping[str, str]) -> tuple[CreateRequ
     tools = functions_of(body.tools or ())
     ignored += OfferedTools(others=other_tools(body.tools or ())).ignored
     decisions: dict[str, ClientDecision] = {}
-    messages = tuple(_messages(body.messages, ignored, decisions))
+    asked: set[str] = set()
+    messages = tuple(_messages(body.messages, ignored, decisions, asked))
     create = CreateRequest(
         model=body.model,
         items=[],
         messages=messages,
         decisions=decisions,
+        approvals_asked=frozenset(asked),
         offer=chosen(body.tool_choice, tools),
         consumer_id=headers.get("x-conversation-id") or None,
         consumer_hint=conversation_hint(headers),
         is_streamed=bool(body.stream),
         is_stored=False,
+        is_chat=True,
         refuses_storing=body.store is False,
         options=_options(body, value),
         ignored=tuple(ignored),
@@ -133,7 +140,7 @@ def _options(body: ChatBody, value: JsonObject) -> JsonObject:
 
 
 def _messages(
-    given: list[JsonObject], ignored: list[str], decisions: dict[str, ClientDecision]
+    given: list[JsonObject], ignored: list[str], decisions: dict[str, ClientDecision], asked: set[str]
 ) -> Iterator[Message]:
     called: set[str] = set()
     # Limits the arguments of all calls. Chat completions have no compactions.
@@ -150,7 +157,7 @@ def _messages(
             case "user":
                 yield Message("user", content)
             case "assistant":
-                calls = tuple(_calls(message.get("tool_calls"), where, budget))
+                calls = tuple(_calls(message.get("tool_calls"), where, budget, asked))
                 called.update(call.call_id for call in calls)
                 words = message.get("refusal")
                 stop = (refused(words),) if isinstance(words, str) and words else ()
@@ -182,15 +189,18 @@ def _texts(parts: tuple[TextPart | DataPart, ...]) -> Iterator[str]:
     return (part.value for part in parts if isinstance(part, TextPart))
 
 
-def _calls(calls: object, where: str, budget: Budget) -> Iterator[ToolCallPart]:
+def _calls(calls: object, where: str, budget: Budget, asked: set[str]) -> Iterator[ToolCallPart]:
+    """Read the calls of a message. Add those that are permission requests to `asked`."""
     for index, call in enumerate(calls if isinstance(calls, list) else ()):
         match call:
             case {"id": str(call_id), "function": {"name": str(name), **function}} if (
                 0 < len(call_id) <= CALL_ID_LIMIT
             ):
                 place = f"{where}.tool_calls[{index}].function"
-                called = approved_call(call_id) if is_approval_id(call_id) else call_id
-                yield arguments_of(called, name, function.get("arguments"), place, budget)
+                if is_approval_id(call_id):
+                    call_id = approved_call(call_id)
+                    asked.add(call_id)
+                yield arguments_of(call_id, name, function.get("arguments"), place, budget)
             case _:
                 raise bad_request(
                     "A call must have an id and a function.", param=f"{where}.tool_calls[{index}]"
@@ -208,13 +218,18 @@ class ChatStream:
         ignored: tuple[str, ...] = (),
         *,
         approves_items: bool = False,
+        renders_markdown: bool = False,
     ) -> None:
         self._head: JsonObject = {"id": id_, "created": created, "model": model}
         self._ignored = list(dict.fromkeys(ignored))
         self._annotations: list[JsonObject] = []
-        # Whether the next text belongs to another message of the endpoint.
+        # Whether an agent answers. Its messages are pieces of one text, also behind another server of ours.
+        self.is_of_agent = False
+        # Whether the next text belongs to another message of the endpoint, and where the last one begins in the text.
         self._is_next_message = False
+        self._message_start = 0
         self._approves_items = approves_items
+        self._renders_markdown = renders_markdown
         # The ids of the calls that are permission requests.
         self._approvals: list[str] = []
         self._text: list[str] = []
@@ -233,19 +248,13 @@ class ChatStream:
     def take(self, part: Part) -> Iterator[JsonObject]:
         match part:
             case TextPart(value=text) if text:
-                # A completion has one message.
-                text = f"\n\n{text}" if self._is_next_message and self._text else text
-                self._is_next_message = False
-                self._text.append(text)
-                yield self._chunk({"content": text})
+                yield self._say(text)
             case ThinkingPart() if part.text:
                 self._thoughts.append(part.text)
                 # The API has no such field, but other servers send thinking here, and clients read it.
                 yield self._chunk({"reasoning_content": part.text})
             case ToolCallPart():
-                call = self._call(part)
-                yield self._chunk({"tool_calls": [{"index": len(self._calls), **call}]})
-                self._calls.append(call)
+                yield self._add_call(self._call(part))
             case DataPart(mime_type=mime_type) if mime_type == STOPPED:
                 stopped = Stopped.of(part)
                 self._stop = stopped.reason
@@ -254,7 +263,7 @@ class ChatStream:
             case DataPart(mime_type=mime_type) if mime_type == REFUSAL:
                 yield self._refuse(part.data.decode("utf-8", "replace"))
             case DataPart(mime_type=mime_type) if mime_type == ANNOTATION:
-                annotation = _annotation(item_of(part))
+                annotation = _annotation(item_of(part), self._message_start)
                 self._annotations.append(annotation)
                 yield self._chunk({"annotations": [annotation]})
             case DataPart(mime_type=mime_type) if mime_type == IGNORED:
@@ -264,21 +273,38 @@ class ChatStream:
             case _:
                 return
 
+    def _say(self, text: str) -> JsonObject:
+        """Add text. A completion has one message, so those of an endpoint are its paragraphs."""
+        if self._is_next_message:
+            between = "\n\n" if self._text and not self.is_of_agent else ""
+            self._message_start = sum(map(len, self._text)) + len(between)
+            self._is_next_message = False
+            text = between + text
+        self._text.append(text)
+        return self._chunk({"content": text})
+
+    def _add_call(self, call: JsonObject) -> JsonObject:
+        self._calls.append(call)
+        return self._chunk({"tool_calls": [{"index": len(self._calls) - 1, **call}]})
+
     def _refuse(self, words: str) -> JsonObject:
         self._refusal = (self._refusal or "") + words
         return self._chunk({"refusal": words})
 
     def _item(self, item: JsonObject) -> Iterator[JsonObject]:
-        """Add an endpoint's item: a call of a custom tool, or a line that names what the API has no form for."""
+        """Add an endpoint's item: a call of a custom tool, a permission request, or a line that names what the API has no form for."""
         if is_heading(item):
             self._is_next_message = True
         elif item.get("type") == "custom_tool_call":
             called = {"name": item.get("name"), "input": item.get("input")}
-            call: JsonObject = {"id": item.get("call_id"), "type": "custom", "custom": called}
-            yield self._chunk({"tool_calls": [{"index": len(self._calls), **call}]})
-            self._calls.append(call)
+            yield self._add_call({"id": item.get("call_id"), "type": "custom", "custom": called})
+        elif self._approves_items and is_approval_item(item):
+            called = {"name": item.get("name"), "arguments": item.get("arguments")}
+            self._approvals.append(str(item["id"]))
+            yield self._add_call({"id": item["id"], "type": "function", "function": called})
         else:
-            yield from self.take(TextPart(item_line(item)))
+            line = item_line(item)
+            yield from self.take(TextPart(line if self._renders_markdown else gfm.plain(line)))
 
     def end(self, usage: UsagePart | None, *, with_usage: bool) -> Iterator[JsonObject]:
         yield {**self._chunk({}, self._finish), **_ours({**self._named_as_ignored, **self._asked})}
@@ -339,10 +365,15 @@ class ChatStream:
         return {**self._head, "object": "chat.completion.chunk", "choices": [choice]}
 
 
-def _annotation(annotation: JsonObject) -> JsonObject:
-    """The chat API has the fields of an annotation one level deeper."""
+def _annotation(annotation: JsonObject, start: int) -> JsonObject:
+    """An annotation of a message that begins at `start`. The chat API has its fields one level deeper."""
     kind = str(annotation.get("type"))
-    return {"type": kind, kind: {key: value for key, value in annotation.items() if key != "type"}}
+    fields = {
+        key: value + start if key in _PLACES and isinstance(value, int) else value
+        for key, value in annotation.items()
+        if key != "type"
+    }
+    return {"type": kind, kind: fields}
 
 
 def _ours(fields: JsonObject) -> JsonObject:

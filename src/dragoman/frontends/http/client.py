@@ -44,6 +44,8 @@ class HttpClient:
     workspace: str | None = None
     # Takes pictures as links in Markdown, not as items.
     links_files: bool = False
+    # Takes every file as an item with its bytes.
+    takes_files: bool = False
     # Takes items at all: chat completions have none.
     has_items: bool = True
     # The address by which it reached the server, without a path.

@@ -47,7 +47,7 @@ class _Routes:
     async def create(self, request: Request) -> Response:
         body = read_form(await self._body(request), ConversationBody)
         connection = client_of(request).connection
-        items = await self._references.resolved(body.items or [], connection, param="items")
+        items = (await self._references.resolved(body.items or [], connection, param="items")).items
         body = msgspec.structs.replace(body, items=items)
         return JsonResponse((await self._conversations.create(body, connection)).as_json())
 
@@ -67,7 +67,7 @@ class _Routes:
     async def add_items(self, request: Request) -> Response:
         body = read_form(await self._body(request), ItemsBody)
         id_, connection = _named(request)
-        items = await self._references.resolved(body.items, connection, param="items")
+        items = (await self._references.resolved(body.items, connection, param="items")).items
         added = await self._conversations.add(id_, connection, items)
         return JsonResponse(listed(added, id_, {"order": "asc"}))
 

@@ -129,6 +129,8 @@ class CreateRequest:
     generates: bool = True
     # Whether it runs on without its client.
     is_background: bool = False
+    # Whether it is one for a chat completion.
+    is_chat: bool = False
     # The id of a conversation, if it has the form of those that this server makes.
     conversation: str | None = None
     # `store: false`: nothing of it may be stored, anywhere.
@@ -137,6 +139,8 @@ class CreateRequest:
     messages: tuple[Message, ...] = ()
     # The decisions in it about permission requests, by the id of their call.
     decisions: dict[str, ClientDecision] = field(default_factory=dict)
+    # The calls of a completion's history that were such requests.
+    approvals_asked: frozenset[str] = frozenset()
     metadata: JsonObject = field(default_factory=dict)
     # The fields of the request that the response repeats.
     echoed: JsonObject = field(default_factory=dict)

@@ -105,7 +105,8 @@ def too_deep(error: NestedTooDeeply, where: str) -> ApiError:
     return bad_request(f"`{where}` cannot be read: {error}.", param=where, code="nested_too_deeply")
 
 
-def of_model(error: LanguageModelError) -> ApiError:
+def of_model(error: LanguageModelError, *, sees_paths: bool) -> ApiError:
+    """Return the error of a model, for a client that may or may not learn where the operator's files are."""
     status, kind = _BY_KIND[error.kind]
     code: str = "model_not_found" if error.kind == "not_found" else error.kind
     origin = error.origin or ErrorOrigin()
@@ -115,7 +116,8 @@ def of_model(error: LanguageModelError) -> ApiError:
         kind = next((each for each in get_args(ErrorType) if each == origin.type), _of_status(status, kind))
         code = origin.code or code
     param = origin.param or None
-    return ApiError(status, kind, error.sentence, code=code, param=param, retry_after=error.retry_after)
+    sentence = error.sentence_for(sees_paths=sees_paths)
+    return ApiError(status, kind, sentence, code=code, param=param, retry_after=error.retry_after)
 
 
 def _of_status(status: int, otherwise: ErrorType) -> ErrorType:

@@ -18,6 +18,7 @@ from dragoman.lm.parts import ANNOTATION
 __all__ = [
     "FILES_PATH",
     "file_address",
+    "is_file_address",
     "is_file_id",
     "link_parts",
     "link_text",
@@ -32,6 +33,7 @@ _LINK = re.compile(
     # The text of a link, in which brackets are escaped, and its address.
     rf"(?:\n\n)?!?\[(?:[^\[\]\\]|\\.){{0,300}}\]\(<?https?://[^\s()<>]{{1,300}}{FILES_PATH}({_FILE_ID})/content>?\)(?:\n\n)?"
 )
+_ADDRESS = re.compile(rf"https?://[^\s()<>]{{1,300}}{FILES_PATH}{_FILE_ID}/content")
 # Without the tables of the system, which differ.
 _TYPES = mimetypes.MimeTypes()
 _HEADING = item_part({"type": "message", "role": "assistant"})
@@ -39,6 +41,11 @@ _HEADING = item_part({"type": "message", "role": "assistant"})
 
 def is_file_id(id_: str) -> bool:
     return _WHOLE_ID.fullmatch(id_) is not None
+
+
+def is_file_address(url: str) -> bool:
+    """Whether a server of ours has a file at this address."""
+    return _ADDRESS.fullmatch(url) is not None
 
 
 def file_address(origin: str, id_: str) -> str:

@@ -18,8 +18,9 @@ from datetime import UTC, datetime
 import msgspec
 
 from dragoman.frontends.http.file_links import file_address, link_parts, link_text, linked_files
+from dragoman.frontends.http.resource import new_id
 from dragoman.lm import DataPart, JsonObject, Message, Part, TextPart
-from dragoman.lm.foreign_items import item_of, item_part, picture_of
+from dragoman.lm.foreign_items import FILE_ITEM, file_item, file_of, item_of, item_part
 from dragoman.lm.parts import ITEM
 from dragoman.store import ResponseStore, StoredResponse, StoreError, file_ids
 
@@ -36,7 +37,7 @@ class StoredFile(msgspec.Struct, frozen=True, array_like=True):
     mime_type: str
     name: str
     data: bytes
-    # The item of an endpoint that the picture is from, without the picture.
+    # The item of an endpoint that the file is from, without its bytes.
     item: JsonObject | None = None
 
     @property
@@ -45,9 +46,10 @@ class StoredFile(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def original(self) -> DataPart:
-        """The picture as the endpoint's item that it came from."""
-        result = base64.b64encode(self.data).decode()
-        return self.part if self.item is None else item_part({**self.item, "result": result})
+        """The file as the endpoint's item that it came from."""
+        if self.item is None:
+            return self.part
+        return item_part({**self.item, _bytes_of(self.item): base64.b64encode(self.data).decode()})
 
 
 class Files:
@@ -118,6 +120,9 @@ class Files:
                     yield TextPart(piece, part.audience)
             elif (file := self._used(piece[1], connection)) is not None:
                 yield file.original if for_endpoint else file.part
+            elif for_endpoint:
+                # It may be a link of the endpoint's own.
+                yield TextPart(piece[0], part.audience)
             else:
                 # The file is gone. Its place stays, because the history is recognised by it.
                 yield DataPart("application/octet-stream", b"")
@@ -147,6 +152,8 @@ class FilesOfResponse:
     may_store: bool
     # Whether pictures are links, too.
     links_pictures: bool
+    # Whether each file is an item with its bytes, and none is a link.
+    takes_data: bool
     # Whether a link has an annotation. A completion has one text, in which the place of the link is not known.
     has_items: bool
 
@@ -155,15 +162,25 @@ class FilesOfResponse:
         if not isinstance(part, DataPart):
             return (part,)
         if part.mime_type == ITEM:
-            item = item_of(part)
-            picture = picture_of(item) if self.links_pictures else None
-            if picture is None:
-                return (part,)
-            rest = {key: value for key, value in item.items() if key != "result"}
-            return self._link(picture, conversation, rest)
-        if part.is_internal or (part.mime_type.startswith("image/") and not self.links_pictures):
+            return self._item(part, item_of(part), conversation)
+        if part.is_internal:
             return (part,)
-        return self._link(part, conversation)
+        if self.takes_data:
+            return (item_part(file_item(part, new_id("file"))),)
+        return self._link(part, conversation) if self._is_linked(part) else (part,)
+
+    def _item(self, part: DataPart, item: JsonObject, conversation: str | None) -> tuple[Part, ...]:
+        file = file_of(item)
+        if file is None or self.takes_data:
+            return (part,)
+        if self._is_linked(file):
+            rest = {key: value for key, value in item.items() if key != _bytes_of(item)}
+            return self._link(file, conversation, rest)
+        # A picture of another server of ours becomes an item that clients know.
+        return (file,) if item.get("type") == FILE_ITEM else (part,)
+
+    def _is_linked(self, file: DataPart) -> bool:
+        return self.links_pictures or not file.mime_type.startswith("image/")
 
     def _link(
         self, file: DataPart, conversation: str | None, item: JsonObject | None = None
@@ -172,3 +189,8 @@ class FilesOfResponse:
         id_ = self.files.add(stored, self.response_id, conversation, may_store=self.may_store)
         address = file_address(self.origin, id_)
         return link_parts(file, address) if self.has_items else (TextPart(link_text(file, address)),)
+
+
+def _bytes_of(item: JsonObject) -> str:
+    """The name of the field that has the bytes of a file."""
+    return "data" if item.get("type") == FILE_ITEM else "result"

@@ -6,6 +6,7 @@ that the endpoint reads itself. An agent gets the pictures among them. The rest 
 
 from __future__ import annotations
 
+from dragoman.frontends.http.file_links import is_file_address
 from dragoman.lm import JsonObject, Part, Role, ThinkingPart
 from dragoman.lm.foreign_items import item_part
 
@@ -44,7 +45,18 @@ def is_foreign_message(item: JsonObject) -> bool:
 def _is_foreign_answer(part: object) -> bool:
     if not isinstance(part, dict):
         return False
-    return part.get("type") not in _TEXTS or bool(part.get("annotations"))
+    annotations = part.get("annotations")
+    cited = annotations if isinstance(annotations, list) else []
+    return part.get("type") not in _TEXTS or not all(map(_is_of_our_link, cited))
+
+
+def _is_of_our_link(annotation: object) -> bool:
+    """Whether an annotation is about a link to a file, which we make anew."""
+    match annotation:
+        case {"type": "url_citation", "url": str(url)}:
+            return is_file_address(url)
+        case _:
+            return False
 
 
 def _is_foreign(part: object) -> bool:

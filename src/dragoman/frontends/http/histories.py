@@ -53,6 +53,8 @@ class HistoryEntry(msgspec.Struct, frozen=True):
     consumer_id: str | None = None
     # The conversation of this server that it is in.
     conversation: str | None = None
+    # The places of items that the server put in for references: copies of what it had said.
+    copies: tuple[int, ...] = ()
 
     def ended(self, response: JsonObject) -> HistoryEntry:
         return msgspec.structs.replace(self, response=response)
@@ -76,10 +78,18 @@ class HistoryEntry(msgspec.Struct, frozen=True):
         return msgspec.convert(output, list[JsonObject])
 
     @property
+    def own_items(self) -> list[JsonObject]:
+        """What the server said here, or had said before. A client may send other items under the same ids."""
+        return [*(self.items[place] for place in self.copies), *self.output]
+
+    @property
     def item_ids(self) -> list[str]:
         """The ids by which a client may refer to its items."""
-        ids = (item.get("id") for item in (*self.items, *self.output))
-        return [id_ for id_ in ids if isinstance(id_, str)]
+        return _ids((*self.items, *self.output))
+
+    @property
+    def own_ids(self) -> list[str]:
+        return _ids(self.own_items)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +101,8 @@ class ResponseChain:
     consumer_id: str | None = None
     # The conversation of this server that the last response is in.
     conversation: str | None = None
+    # Of the items: what the server said.
+    own_items: tuple[JsonObject, ...] = ()
 
 
 class SocketHistory(OrderedDict[str, HistoryEntry]):
@@ -131,7 +143,8 @@ class Histories:
         last = next(iter(links.values()), None)
         if last is None:
             return ResponseChain(items)
-        return ResponseChain(items, tuple(links), last.consumer_id, last.conversation)
+        own = tuple(item for entry in reversed(links.values()) for item in entry.own_items)
+        return ResponseChain(items, tuple(links), last.consumer_id, last.conversation, own)
 
     def find(self, id_: str, connection: str) -> HistoryEntry:
         entry, _ = self.read(id_, connection)
@@ -160,6 +173,7 @@ class Histories:
             self._store.save(
                 StoredResponse(id_, connection, entry.previous, now, encode(entry), conversation),
                 entry.item_ids,
+                entry.own_ids,
             )
             if used:
                 self._store.touch(used, now)
@@ -170,7 +184,7 @@ class Histories:
 
     def update(self, id_: str, entry: HistoryEntry) -> None:
         """Store what has become of a response."""
-        self._write(id_, lambda store: store.update(id_, encode(entry), entry.item_ids))
+        self._write(id_, lambda store: store.update(id_, encode(entry), entry.item_ids, entry.own_ids))
 
     def index(self, conversation: str, items: Iterable[str]) -> None:
         """Note the ids of items that were added to a conversation of this server."""
@@ -203,9 +217,9 @@ class Histories:
             return None, 0
         return self._read(lambda store: store.find(id_, connection))
 
-    def read_with_item(self, item: str, connection: str) -> tuple[HistoryEntry | None, int]:
-        """The same for the newest response that has this item."""
-        return self._read(lambda store: store.find_by_item(item, connection))
+    def read_with_item(self, item: str, connection: str, *, is_own: bool) -> tuple[HistoryEntry | None, int]:
+        """The same for the newest response that has this item. `is_own`: as one that the server made."""
+        return self._read(lambda store: store.find_by_item(item, connection, is_own=is_own))
 
     def conversations_with(self, item: str, connection: str) -> list[str]:
         """Return the conversations of this server that have had this item."""
@@ -226,6 +240,10 @@ class Histories:
         except (StoreError, msgspec.MsgspecError, UnicodeError, RecursionError) as error:
             _log.warning("a stored response cannot be read: %s", error)
             return None, 0
+
+
+def _ids(items: Iterable[JsonObject]) -> list[str]:
+    return [id_ for item in items if isinstance(id_ := item.get("id"), str)]
 
 
 def _not_completed(id_: str, entry: HistoryEntry) -> ApiError:

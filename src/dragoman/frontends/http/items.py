@@ -40,7 +40,7 @@ from dragoman.lm import (
     ToolCallPart,
     ToolResultPart,
 )
-from dragoman.lm.foreign_items import picture_of
+from dragoman.lm.foreign_items import file_of
 from dragoman.lm.json import decode, encode_text
 from dragoman.lm.nesting import INPUT_LEVELS, NestedTooDeeply
 from dragoman.lm.parts import REFUSAL, STATEFUL_MARKER
@@ -146,8 +146,8 @@ class _Converter:
                 pass
             case str() if self._for_endpoint:
                 self._foreign(item)
-            case _ if (picture := picture_of(item)) is not None:
-                self._add("assistant", picture)
+            case _ if (file := file_of(item)) is not None:
+                self._add("assistant", file)
             case other:
                 self._input.ignored.append(f"{where} ({str(other)[:64]})")
 

@@ -23,6 +23,7 @@ from dragoman.frontends.http.request_headers import (
     is_switched_on,
     program_of,
     renders_markdown,
+    takes_files,
     unknown_headers,
 )
 from dragoman.frontends.http.wire import error_response
@@ -64,6 +65,7 @@ def client_of(incoming: HTTPConnection) -> HttpClient:
         program=program_of(headers),
         workspace=named_folder(headers),
         links_files=is_switched_on(headers, "x-dragoman-files"),
+        takes_files=takes_files(headers),
         origin=_origin_of(incoming),
         renders_markdown=renders_markdown(headers),
         is_one_shot=is_switched_on(headers, "x-dragoman-one-shot"),

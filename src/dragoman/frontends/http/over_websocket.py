@@ -87,6 +87,7 @@ class _Session:
         self._answer: ResponseRun | None = None
         # Sends the events of a background response.
         self._following: asyncio.Task[object] | None = None
+        self._preparing: asyncio.Task[Prepared] | None = None
         self._has_left = False
         self._deadline = asyncio.get_running_loop().time() + _LIMIT_SECONDS
 
@@ -129,8 +130,9 @@ class _Session:
             self._has_left = True
             if self._answer is not None:
                 self._answer.cancel()
-            if self._following is not None:
-                self._following.cancel()
+            for task in (self._preparing, self._following):
+                if task is not None:
+                    task.cancel()
             while self._turns.full():
                 self._turns.get_nowait()
             self._turns.put_nowait(None)
@@ -142,9 +144,8 @@ class _Session:
             named = value.get("previous_response_id")
             previous = named if isinstance(named, str) else None
             create = read_create(value, self._socket.headers, over_websocket=True)
-            failed = await self._respond(
-                await self._service.prepare(create, self._client, self._local), create
-            )
+            prepared = await self._prepared(create)
+            failed = prepared is not None and await self._respond(prepared, create)
         except ApiError as error:
             failed = True
             await self._refuse(error)
@@ -156,6 +157,20 @@ class _Session:
             await self._refuse(unexpected())
         if failed and previous is not None:
             self._local.pop(previous, None)
+
+    async def _prepared(self, create: CreateRequest) -> Prepared | None:
+        """Prepare a turn. None if the client has disconnected."""
+        self._preparing = preparing = asyncio.create_task(
+            self._service.prepare(create, self._client, self._local)
+        )
+        try:
+            if self._has_left:
+                preparing.cancel()
+            await asyncio.wait({preparing})
+        finally:
+            preparing.cancel()
+            self._preparing = None
+        return None if preparing.cancelled() else preparing.result()
 
     async def _respond(self, prepared: Prepared, create: CreateRequest) -> bool:
         """Run one response. Return whether it failed after its start; an earlier failure raises `ApiError`."""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from dragoman.config import ConsoleConfig, Serve
 from dragoman.frontends.http.answer_forms import form_of, ignored_options
-from dragoman.frontends.http.approvals import APPROVAL_TOOLS, with_proofs
+from dragoman.frontends.http.approvals import APPROVAL_TOOLS, as_items, with_proofs
 from dragoman.frontends.http.client import HttpClient
 from dragoman.frontends.http.create_request import CreateRequest
 from dragoman.frontends.http.errors import bad_request
@@ -17,6 +17,7 @@ from dragoman.frontends.http.files import Files, FilesOfResponse
 from dragoman.frontends.http.histories import ResponseChain
 from dragoman.frontends.http.reading import ReadRequest
 from dragoman.frontends.http.resource import new_id
+from dragoman.frontends.http.schema_checks import SchemaChecks
 from dragoman.frontends.http.workspace_choice import WORKSPACE_HEADER, FolderRoots, codex_folder
 from dragoman.frontends.side_requests import is_side_request
 from dragoman.lm import Consumer, JsonObject, LanguageModel, Message, Request, RequestOptions
@@ -26,6 +27,7 @@ from dragoman.lm.request import (
     RETRY_OPTION,
     SIDE_REQUEST_OPTION,
     STORE_OPTION,
+    WORKSPACE_OPTION,
 )
 from dragoman.models import ModelSource
 
@@ -48,9 +50,17 @@ class Prepared:
     is_stored: bool
     files: FilesOfResponse
     ignored: tuple[str, ...] = ()
-    # The folder in which the agent works, and whether the request named one. None: the model is no agent.
+    # The folder in which the agent works, and whether the request named one. None: the model is no agent, or the
+    # client may not learn the folder.
     workspace: str | None = None
     names_workspace: bool = False
+    # The places of its items that were references to what the server had said.
+    copies: tuple[int, ...] = ()
+
+    def folder(self, reported: str | None) -> str | None:
+        """The folder in which the agent works. An endpoint that has the agent has `reported` it."""
+        may_learn = self.client.workspace is not None or self.client.sees_paths
+        return self.workspace or (reported if may_learn else None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,21 +74,35 @@ class _Folders:
     # Whether the request named one.
     are_named: bool = False
 
+    # Whether the client may learn the folder.
+    is_shown: bool = True
+
     @property
     def workspace(self) -> str | None:
         return None if self.configured is None else (*self.own, str(self.configured))[0]
+
+    def for_client(self, client: HttpClient, roots: FolderRoots) -> _Folders:
+        """Show a folder that is open to the client. Others are those of the operator."""
+        is_open = self.workspace is not None and roots.find(self.workspace) is not None
+        return replace(self, is_shown=client.sees_paths or is_open)
 
 
 class RequestPreparation:
     """Prepares requests for their models. `config_file` is the file that a client's operator changes."""
 
     def __init__(
-        self, models: ModelSource, serve: Serve, files: Files, config_file: Path | None = None
+        self,
+        models: ModelSource,
+        serve: Serve,
+        files: Files,
+        checks: SchemaChecks,
+        config_file: Path | None = None,
     ) -> None:
         self._models = models
         self._may_store = serve.store
         self._roots = tuple(folder.resolve() for folder in serve.workspaces)
         self._files = files
+        self._checks = checks
         self._config_file = config_file
 
     async def prepare(
@@ -109,6 +133,8 @@ class RequestPreparation:
         # Only agents send permission requests. A model would call these tools like any other.
         approvals = APPROVAL_TOOLS if client.approves_items and not takes_options else ()
         folders = self._folders(create.model, client, messages)
+        # An endpoint says itself that it has none.
+        has_folder = folders.configured is not None or takes_options
         request = Request(
             messages,
             RequestOptions(
@@ -117,8 +143,9 @@ class RequestPreparation:
                 model_options={
                     **(create.options if takes_options else {}),
                     **self._own_options(create, client, chain, messages),
+                    **(self._far_folder(client) if takes_options else {}),
                 },
-                answer_form=await form_of(create, model.info),
+                answer_form=await form_of(create, model.info, self._checks, client.connection),
                 other_tools=tuple(tool for _, tool in offer.others) if takes_options else (),
                 other_choice=offer.other_choice,
             ),
@@ -140,7 +167,7 @@ class RequestPreparation:
             *read.given.ignored,
             *ignored_options(create, model.info),
             *(() if takes_options else offer.ignored),
-            *((WORKSPACE_HEADER,) if client.workspace is not None and folders.configured is None else ()),
+            *((WORKSPACE_HEADER,) if client.workspace is not None and not has_folder else ()),
         )
         files = FilesOfResponse(
             self._files,
@@ -149,6 +176,7 @@ class RequestPreparation:
             console.url or client.origin,
             may_store=not create.refuses_storing,
             links_pictures=client.links_files or not client.has_items,
+            takes_data=client.takes_files and client.has_items,
             has_items=client.has_items,
         )
         return Prepared(
@@ -162,16 +190,25 @@ class RequestPreparation:
             is_stored,
             files,
             ignored,
-            folders.workspace,
+            folders.workspace if folders.is_shown else None,
             folders.are_named,
+            read.copies,
         )
 
     def _messages(self, read: ReadRequest, client: HttpClient, *, for_endpoint: bool) -> tuple[Message, ...]:
-        """The messages of a request, with decisions as proofs and links as the files that they stand for."""
-        decisions = {**read.create.decisions, **read.given.decisions}
+        """The messages of a request, with links as the files that they stand for, and decisions as proofs.
+
+        An endpoint gets the decisions themselves: they are about its own requests.
+        """
+        create = read.create
+        if for_endpoint:
+            messages = as_items(read.messages, create.approvals_asked, create.decisions)
+        else:
+            decisions = {**create.decisions, **read.given.decisions}
+            messages = with_proofs(read.messages, decisions, self._models.permissions.grants)
         return tuple(
             self._files.without_links(message, client.connection, for_endpoint=for_endpoint)
-            for message in with_proofs(read.messages, decisions, self._models.permissions.grants)
+            for message in messages
         )
 
     def _own_options(
@@ -205,8 +242,22 @@ class RequestPreparation:
         elif are_named := (wish := codex_folder(messages)) is not None:
             chosen = roots.find(wish)
         if chosen is not None:
-            return _Folders(configured, (str(chosen),), are_named)
-        return _Folders(configured, client.key.folders(configured) if client.key else (), are_named)
+            own: tuple[str, ...] = (str(chosen),)
+        else:
+            own = client.key.folders(configured) if client.key else ()
+        return _Folders(configured, own, are_named).for_client(client, roots)
+
+    def _far_folder(self, client: HttpClient) -> JsonObject:
+        """The folder that a client names for an agent behind an endpoint, which has rules of its own.
+
+        Raise `ApiError` if the client's key has folders, and this is none of them.
+        """
+        if client.workspace is None:
+            return {}
+        if client.key is None or not client.key.workspaces:
+            return {WORKSPACE_OPTION: client.workspace}
+        roots = FolderRoots((), client.key.workspaces, self._file_for(client))
+        return {WORKSPACE_OPTION: str(roots.require(client.workspace))}
 
     def _file_for(self, client: HttpClient) -> str:
         """The configuration file, in words. Only a client on this machine, or an administrator, learns its folder."""

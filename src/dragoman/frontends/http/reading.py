@@ -27,6 +27,8 @@ class ReadRequest:
     chain: ResponseChain
     # The history and the items of the request, as messages.
     given: RequestInput
+    # The places of its items that were references to what the server had said.
+    copies: tuple[int, ...] = ()
 
     @property
     def messages(self) -> tuple[Message, ...]:
@@ -58,18 +60,18 @@ class RequestReader:
         chain = await self._chain(create.previous, client, local)
         if create.conversation is not None:
             chain = await self._conversation(create, create.conversation, client)
-        items = await self._references.resolved(
-            create.items, client.connection, known=chain.items, local=local
+        items, copies = await self._references.resolved(
+            create.items, client.connection, chain=chain, local=local
         )
         given = messages_from_items(
             [*chain.items, *items], create.model, Budget(self._max_bytes), for_endpoint=for_endpoint
         )
-        return ReadRequest(replace(create, items=items), chain, given)
+        return ReadRequest(replace(create, items=items), chain, given, copies)
 
     async def compacted(self, body: CompactBody, client: HttpClient) -> str:
         """Pack the input of a request, with the history that it continues."""
         chain = await self._chain(body.previous_response_id, client)
-        given = await self._references.resolved(items_of(body.input), client.connection, known=chain.items)
+        given, _ = await self._references.resolved(items_of(body.input), client.connection, chain=chain)
         budget = Budget(self._max_bytes)
         items = [*_expanded([*chain.items, *given], budget)]
         if not items:

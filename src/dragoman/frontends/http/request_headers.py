@@ -17,6 +17,7 @@ __all__ = [
     "is_switched_on",
     "program_of",
     "renders_markdown",
+    "takes_files",
     "unknown_headers",
 ]
 
@@ -35,7 +36,7 @@ _VALUES: dict[SwitchHeader, dict[str, bool]] = {
     "x-dragoman-activity": {"items": True},
     "x-dragoman-approvals": {"items": True},
     "x-dragoman-aside": _ON_OR_OFF,
-    "x-dragoman-files": {"links": True, "items": False},
+    "x-dragoman-files": {"links": True, "items": False, "data": False},
     "x-dragoman-markdown": _ON_OR_OFF,
     "x-dragoman-one-shot": _ON_OR_OFF,
 }
@@ -92,6 +93,11 @@ def renders_markdown(headers: Mapping[str, str]) -> bool:
         return is_switched_on(headers, "x-dragoman-markdown")
     is_known = headers.get("user-agent", "").startswith(_MARKDOWN_PROGRAMS)
     return is_known or any(name.lower().startswith(_MARKDOWN_HEADER) for name in headers)
+
+
+def takes_files(headers: Mapping[str, str]) -> bool:
+    """Return whether the client takes every file as an item with its bytes."""
+    return headers.get("x-dragoman-files", "").strip().lower() == "data"
 
 
 def unknown_headers(headers: Mapping[str, str]) -> tuple[str, ...]:

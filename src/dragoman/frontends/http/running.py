@@ -22,7 +22,6 @@ from dragoman.config import Serve
 from dragoman.frontends.console.console import Console
 from dragoman.frontends.http.app import build_app
 from dragoman.frontends.http.auth import AccessCheck
-from dragoman.frontends.http.background import BackgroundResponses
 from dragoman.frontends.http.heads import HeadLimits, LimitedHttp
 from dragoman.frontends.http.middleware import HEADER_BYTES
 from dragoman.frontends.http.service import HttpService
@@ -81,7 +80,7 @@ async def serve(
             timeout_graceful_shutdown=max(1, round(settings.drain_seconds)),
         ),
         on_drain,
-        service.background,
+        service,
         console,
     )
     loop = asyncio.get_running_loop()
@@ -105,13 +104,14 @@ class _Server(uvicorn.Server):
         self,
         config: uvicorn.Config,
         on_drain: Callable[[], object],
-        background: BackgroundResponses,
+        service: HttpService,
         console: Console | None,
     ) -> None:
         super().__init__(config)
         self._console = console
         self._on_drain = on_drain
-        self._background = background
+        self._background = service.background
+        self._schema_checks = service.schema_checks
         self._hurry = asyncio.Event()
         self._signalled_at: float | None = None
         self.was_interrupted = False
@@ -123,6 +123,7 @@ class _Server(uvicorn.Server):
     def on_signal(self, number: signal.Signals) -> None:
         self.was_interrupted |= number == signal.SIGINT
         streams = 0
+        self._schema_checks.end()
         if self._console is not None:
             # The server waits for requests under way, and an event stream never ends by itself.
             streams = self._console.end_streams()

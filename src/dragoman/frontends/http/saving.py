@@ -47,6 +47,11 @@ class ResponseSaver:
             conversation=create.conversation,
         )
 
+    def name_far_folder(self, prepared: Prepared, resource: Resource, folder: str | None) -> None:
+        """Note where an agent behind an endpoint works, if the request named a folder."""
+        if prepared.client.workspace is not None and folder is not None:
+            resource.metadata = {**resource.metadata, _WORKSPACE: folder[:METADATA_LENGTH]}
+
     def opened(self, prepared: Prepared, resource: Resource) -> ResponseOpened:
         ignored = str(resource.metadata.get(IGNORED_KEY, ""))
         return ResponseOpened(self._reasoning_events, prepared.client.approves_items, ignored)
@@ -63,6 +68,7 @@ class ResponseSaver:
             create.previous,
             create.consumer_id or prepared.chain.consumer_id,
             create.conversation,
+            prepared.copies,
         )
 
     async def completed(

@@ -32,6 +32,7 @@ from dragoman.frontends.http.reading import RequestReader
 from dragoman.frontends.http.references import ItemReferences
 from dragoman.frontends.http.resource import new_id
 from dragoman.frontends.http.saving import ResponseSaver
+from dragoman.frontends.http.schema_checks import SchemaChecks
 from dragoman.frontends.http.stream_rebuild import server_ended
 from dragoman.frontends.http.usage import response_usage
 from dragoman.journal.response_events import ResponseClosed
@@ -76,7 +77,8 @@ class HttpService:
         self._reader = RequestReader(
             self.histories, self.conversations, self.references, max_bytes=serve.max_body_bytes
         )
-        self._preparation = RequestPreparation(models, serve, self.files, config_file)
+        self.schema_checks = SchemaChecks()
+        self._preparation = RequestPreparation(models, serve, self.files, self.schema_checks, config_file)
         self._saver = ResponseSaver(serve, self.histories, self.conversations)
         # The tasks of background responses: the event loop holds no strong reference to them.
         self._tasks: set[asyncio.Task[None]] = set()
@@ -95,12 +97,15 @@ class HttpService:
                 # The sentence may contain the configuration's path, which is only for the server's operator.
                 _log.info("a client requested an unknown model: %s", error.sentence)
                 raise unknown_model(model_id) from error
-            raise of_model(error) from error
+            raise of_model(error, sees_paths=client.sees_paths) from error
 
     async def prepare(
         self, create: CreateRequest, client: HttpClient, local: SocketHistory | None = None
     ) -> Prepared:
         model = self.model(create.model, client)
+        if "text" in create.options:
+            # To check its schema is work as well.
+            self._check_room()
         read = await self._reader.read(create, client, local, for_endpoint=model.info.takes_options)
         is_stored = create.is_stored and self.histories.stores
         return await self._preparation.prepare(read, client, model, self.console_config, is_stored=is_stored)
@@ -127,22 +132,18 @@ class HttpService:
     @asynccontextmanager
     async def answering(self, prepared: Prepared) -> AsyncIterator[ResponseRun]:
         """Run a response within the block, and count it at its end. Raise `ApiError` if too many run already."""
-        if self._under_way >= self.serve.max_responses:
-            raise ApiError(
-                429,
-                "too_many_requests",
-                f"{self._under_way} responses are running, which is the limit (`max_responses` in [serve]). Try again later.",
-                retry_after=1,
-            )
+        self._check_room()
         self._under_way += 1
         self.metrics.under_way = self._under_way
         began = time.monotonic()
 
         def spell_out(part: Part) -> Iterable[Part]:
             if isinstance(part, DataPart):
-                shown = prepared.files.shown(part, answer.conversation)
-                return shown if prepared.request.options.answer_form is None else outside_text(shown)
-            return (spelled_out(part, self.models.permissions.grants),)
+                shown = tuple(prepared.files.shown(part, answer.conversation))
+                is_file = shown != (part,)
+                return outside_text(shown) if is_file and prepared.request.options.has_form else shown
+            as_item = prepared.client.approves_items
+            return (spelled_out(part, self.models.permissions.grants, as_item=as_item),)
 
         answer = ResponseRun(prepared.model, prepared.request, spell_out)
         try:
@@ -157,12 +158,22 @@ class HttpService:
             if answer.usage is not None:
                 self.metrics.tokens(model_id, answer.usage)
 
+    def _check_room(self) -> None:
+        if self._under_way >= self.serve.max_responses:
+            raise ApiError(
+                429,
+                "too_many_requests",
+                f"{self._under_way} responses are running, which is the limit (`max_responses` in [serve]). Try again later.",
+                retry_after=1,
+            )
+
     async def events(
         self, prepared: Prepared, answer: ResponseRun, local: SocketHistory | None = None
     ) -> AsyncIterator[JsonObject]:
         """Yield the events of a response. The last one has the whole response; a cancelled response has no last event."""
         stream = self._saver.stream(prepared)
         stream.resource.metadata = with_ignored(stream.resource.metadata, answer.ignored)
+        self._saver.name_far_folder(prepared, stream.resource, answer.workspace)
         for event in stream.begin():
             yield event
         try:

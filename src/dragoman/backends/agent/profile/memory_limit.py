@@ -2,7 +2,7 @@
 
 It counts the resident memory of everything below this process: agents, their child processes, and the supervisors. Above
 the limit, idle agents are parked, as many as it takes: first those whose conversations have had one turn only, and the
-longest unused before others. When no idle agent is left, no further agent is started until there is room: a request that
+longest unused before others. Agents whose sessions cannot be taken up again come last. When no idle agent is left, no further agent is started until there is room: a request that
 needs one fails, and says why. Near the limit, those are parked that may rest early.
 
 Linux has the memory of a process in /proc. On other systems there is no limit, and the log says so.
@@ -17,7 +17,7 @@ from typing import Protocol
 from dragoman.lm import LanguageModelError
 from dragoman.process.memory import MemoryUse, measure_below
 
-__all__ = ["LOOK_SECONDS", "MemoryLimit"]
+__all__ = ["LOOK_SECONDS", "MemoryLimit", "parking_order"]
 
 _log = logging.getLogger(__name__)
 
@@ -39,9 +39,17 @@ class Idle(Protocol):
     def has_one_turn(self) -> bool: ...
 
     @property
+    def can_be_resumed(self) -> bool: ...
+
+    @property
     def may_rest_early(self) -> bool: ...
 
     def park(self) -> None: ...
+
+
+def parking_order(idle: Idle) -> tuple[bool, bool]:
+    """The key by which idle agents are sorted: the first is the smallest loss."""
+    return not idle.can_be_resumed, not idle.has_one_turn
 
 
 class MemoryLimit:
@@ -66,9 +74,7 @@ class MemoryLimit:
 
     def relieve(self) -> int:
         """Park idle agents while there is too much. Returns by how many bytes it is still too much then."""
-        idle = sorted(
-            (each for source in self._sources for each in source()), key=lambda each: not each.has_one_turn
-        )
+        idle = sorted((each for source in self._sources for each in source()), key=parking_order)
         pids = {pid: each for each in idle if (pid := each.agent_pid) is not None}
         usage = self._look([*pids, *self._ending])
         if usage is None:

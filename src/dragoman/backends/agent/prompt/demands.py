@@ -38,12 +38,14 @@ _QUOTED = 300
 class Demand:
     """A form of the answer, a call of one of some functions, or both.
 
-    `functions` are the names by which the agent knows the functions. Empty: no call is required.
+    `functions` are the names by which the agent knows the functions. Empty: no call is required. `connection` is the
+    consumer's: the checks of one consumer's answers do not hold up those of another's.
     """
 
     agent: str
     form: AnswerForm | None = None
     functions: tuple[str, ...] = ()
+    connection: str = ""
 
     @property
     def words(self) -> str:

@@ -27,7 +27,7 @@ async def judged(demand: Demand, reply: int, text: str, last_words: Iterable[Par
     """
     if demand.functions or demand.form is None:
         return ReplyVerdict(reply, unmet=demand.without_call(text))
-    answer, problems = await _answer(demand.form, text)
+    answer, problems = await _answer(demand.form, text, demand.connection)
     if answer:
         return ReplyVerdict(reply, answer)
     if any(map(_is_early_stop, last_words)):
@@ -42,9 +42,9 @@ def without_stop(part: Part) -> Part:
     return part
 
 
-async def _answer(form: AnswerForm, text: str) -> tuple[tuple[Part, ...], tuple[str, ...]]:
+async def _answer(form: AnswerForm, text: str, connection: str) -> tuple[tuple[Part, ...], tuple[str, ...]]:
     """The parts of an answer: the JSON in the agent's own characters, after its other words as thinking. Or problems."""
-    found = await checked(form, text)
+    found = await checked(form, text, connection)
     if not found.is_accepted:
         return (), found.problems
     before = _OPENING_FENCE.sub("", text[: found.start])

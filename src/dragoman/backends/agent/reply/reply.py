@@ -10,7 +10,8 @@ If the request demands a form or a call, the text is held back (`held_text`) unt
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Coroutine, Iterable
+from typing import TypeVar
 
 from dragoman.backends.agent.machine.types import ReplyEnd
 from dragoman.backends.agent.prompt.demands import Demand
@@ -39,6 +40,7 @@ _CUT = (
 _ASK_ANEW = (
     "To ask it again, send a new request, with another idempotency key or none and without a retry count."
 )
+_T = TypeVar("_T")
 
 
 class _Listener:
@@ -84,6 +86,8 @@ class Reply:
         self._presentation = Presentation(features, self._style_for(features), activities)
         # Set when the end may be seen: after it is stored.
         self._is_over = asyncio.Event()
+        # What is done for this reply only.
+        self._works: set[asyncio.Task[object]] = set()
 
     @property
     def has_spoken(self) -> bool:
@@ -200,6 +204,19 @@ class Reply:
         """End it: nothing more is reported. The listeners learn of the end by `release`."""
         self.end, self.error = end, error
         self._backpressure.stop()
+        for work in self._works:
+            work.cancel()
+
+    async def while_open(self, work: Coroutine[object, object, _T]) -> _T | None:
+        """Do `work`. If the reply ends first, the work is cancelled and the result is None."""
+        working = asyncio.create_task(work)
+        self._works.add(working)
+        try:
+            await asyncio.wait({working})
+        finally:
+            self._works.discard(working)
+            working.cancel()
+        return None if working.cancelled() else working.result()
 
     def release(self) -> None:
         """Let every listener see the end."""

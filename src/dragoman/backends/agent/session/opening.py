@@ -32,6 +32,7 @@ from dragoman.backends.agent.toolserver import Endpoint, ToolServer
 from dragoman.clock import Clock, DeadlinePassed, within
 from dragoman.jsonrpc import ConnectionClosed
 from dragoman.lm import CancellationError, LanguageModelError, ToolDefinition
+from dragoman.lm.errors import ASK_OPERATOR
 from dragoman.lm.gfm import escape
 
 __all__ = [
@@ -113,10 +114,12 @@ async def started(agent: RunningAgent, step: Awaitable[_T], settings: AgentSetti
             raise await agent.explain_exit() from error
         raise
     except DeadlinePassed as passed:
+        message = f"{settings.name} did not start within {settings.timing.start:g} seconds."
         raise LanguageModelError(
             "timeout",
-            f"{settings.name} did not start within {settings.timing.start:g} seconds.",
+            message,
             hint=" ".join(filter(None, (agent.last_words, agent.link.next_step))),
+            public=f"{message} {ASK_OPERATOR}",
         ) from passed
 
 
@@ -176,8 +179,7 @@ async def _history_ended(
 ) -> bool:
     """Whether all of a resumed session's history has arrived. If so, the listener is attached."""
     link, traits = session.agent.link, session.traits
-    resumes = link.info.agent_capabilities.session_capabilities.resume is not None
-    if not resumes or history.has_updates:
+    if not session.resumes or history.has_updates:
         observed = await history.wait_complete(traits.history, settings.timing, clock)
         session.learn(history=observed)
         if observed == "unusable":
@@ -185,7 +187,7 @@ async def _history_ended(
             link.detach(session.id)
             return False
     # An agent in the catalogue that resumes sessions does not send their history.
-    session.may_send_history = not (resumes and traits.is_known)
+    session.may_send_history = not (session.resumes and traits.is_known)
     link.attach(session.id, listener)
     return True
 
@@ -221,14 +223,10 @@ async def _take_up(
     session: AgentSession, settings: AgentSettings, previous: str | None, plan: SessionPlan
 ) -> HistoryListener | None:
     """Resume or load the agent's previous session. Returns the listener for its history, or None if that failed."""
-    if previous is None:
+    if previous is None or not session.can_be_taken_up:
         return None
     link, servers = session.agent.link, (address_of(session.endpoint, session.agent.link),)
-    capabilities = link.info.agent_capabilities
-    resumes = capabilities.session_capabilities.resume is not None
-    if not resumes and (not capabilities.load_session or session.traits.history == "unusable"):
-        return None
-    take_up = link.resume_session if resumes else link.load_session
+    take_up = link.resume_session if session.resumes else link.load_session
     history = HistoryListener(plan.last_words, plan.last_answer)
     link.attach(previous, history)
     try:

@@ -63,6 +63,17 @@ class AgentSession:
         return self.agent.link.info.agent_capabilities.prompt_capabilities.image
 
     @property
+    def resumes(self) -> bool:
+        """Whether the agent takes up a session without sending its history."""
+        return self.agent.link.info.agent_capabilities.session_capabilities.resume is not None
+
+    @property
+    def can_be_taken_up(self) -> bool:
+        """Whether another process of the agent can resume or load a session of this one."""
+        loads = self.agent.link.info.agent_capabilities.load_session and self.traits.history != "unusable"
+        return self.resumes or loads
+
+    @property
     def steers(self) -> bool:
         return self.agent.link.info.steers
 
