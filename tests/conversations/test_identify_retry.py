@@ -260,8 +260,9 @@ def test_h12_an_equal_chat_that_was_parked_stands_in_no_ones_way(bridge: Bridge)
     for record in others:
         bridge.records.put(record.at_rest())
     assert _went_to(bridge, chat, "and?") == mine.id
-    went = [_went_to(bridge, each, "and?") for each in (parked, rested)]
-    assert went == [record.id for record in reversed(others)]
+    # When these were used is no longer known, so either may be the first.
+    went = {_went_to(bridge, each, "and?") for each in (parked, rested)}
+    assert went == {record.id for record in others}
 
 
 @pytest.mark.parametrize("status", ["cut", "failed"])
