@@ -927,7 +927,8 @@ class Conversation:
             self._after_judging.append(lambda: self.receive(epoch, event))
         elif isinstance(event, AgentTurnEnded) and event.error is None and self._is_to_be_judged:
             self._after_judging = []
-            self.tasks.wait(self._judge(epoch, event))
+            # It ends with the reply, which closing the conversation ends.
+            self.tasks.work(self._judge(epoch, event))
         else:
             self.dispatch(event)
 
