@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
+import httpx2
 import pytest
 from websockets.asyncio.client import connect
 
@@ -14,7 +16,7 @@ from bridge.consumer import Bridge
 from dragoman.config import KeyConfig, Serve
 from dragoman.forms import checking
 from dragoman.lm import JsonObject
-from fake_agent.steps import prompt
+from fake_agent.steps import COMMAND, prompt
 from forms.running import checks_run
 from http_server.kit import Answered, Held, Json, Site, site_of, soon
 from http_server.real_server import listening
@@ -150,7 +152,7 @@ async def test_a_websocket_client_that_leaves_ends_the_check_of_its_schema(site:
 
 async def test_a_server_that_stops_ends_the_checks_of_schemas(site: Site) -> None:
     alice = _Client(site, _ALICE)
-    sent = [alice.send(path, input="x", text=_ENDLESS) for path in ("/v1/responses",) * 4]
+    sent = [alice.send(input="x", text=_ENDLESS) for _ in range(4)]
     await checks_run(2)
     site.service.schema_checks.end()
     for task in sent:
@@ -187,3 +189,26 @@ async def test_an_error_about_a_schema_names_the_field_of_its_api(site: Site) ->
             assert (answered.status, answered.json["error"]["param"]) == (400, param)
     answered = await client.send(input="x", text={"format": {"type": "json_schema", **bad}})
     assert (answered.status, answered.error["param"]) == (400, "text.format.schema")
+
+
+async def test_a_server_that_gets_a_signal_does_not_wait_for_a_schema(tmp_path: Path) -> None:
+    command = json.dumps([*COMMAND, json.dumps({"folder": str(tmp_path)})])
+    config = tmp_path / "dragoman.toml"
+    config.write_text(f'[serve]\ndrain_seconds = 600\n[models.m]\nkind = "acp"\ncommand = {command}\n')
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "dragoman", "serve", "--port", "0"),
+        *("--config", str(config), "--state-dir", str(tmp_path / "state")),
+        stderr=asyncio.subprocess.PIPE,
+        cwd=tmp_path,
+    )
+    assert process.stderr is not None
+    url = (await process.stderr.readline()).decode().split()[-1]
+    async with httpx2.AsyncClient(timeout=None) as client:
+        body = {"model": "m", "input": "x", "text": _ENDLESS}
+        sent = asyncio.create_task(client.post(f"{url}/responses", json=body))
+        await checks_run(1)
+        process.terminate()
+        assert (await sent).status_code == 503
+    await process.stderr.read()
+    assert await process.wait() == 0
+    await checks_run(0)

@@ -31,8 +31,10 @@ class SchemaChecks:
         try:
             await asyncio.wait({check})
         finally:
-            self._checks.discard(check)
             check.cancel()
+            # It ends its process first.
+            await asyncio.wait({check})
+            self._checks.discard(check)
         if check.cancelled():
             raise ApiError(503, "server_error", "The server is stopping. Try again later.", retry_after=1)
         try:

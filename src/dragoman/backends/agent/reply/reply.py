@@ -214,8 +214,9 @@ class Reply:
         try:
             await asyncio.wait({working})
         finally:
-            self._works.discard(working)
             working.cancel()
+            await asyncio.wait({working})
+            self._works.discard(working)
         return None if working.cancelled() else working.result()
 
     def release(self) -> None:
