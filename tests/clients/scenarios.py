@@ -152,9 +152,15 @@ async def _call(trial: Trial, *names: str) -> None:
 
 
 async def second_turn(trial: Trial) -> None:
-    prompts = [trial.prompt(["say", f"{which} {trial.word}."]) for which in ("First", "Second")]
+    """A thought divides the first answer within a word. The client sends it back as it got it."""
+    shows_thoughts = trial.client.shows_items or trial.row.retells
+    thought = [] if shows_thoughts else [["think", "Hm."]]
+    prompts = [
+        trial.prompt(["say", "Half a wo"], *thought, ["say", f"rd {trial.word}."]),
+        trial.prompt(["say", f"Second {trial.word}."]),
+    ]
     found = await trial.run(*prompts)
-    assert found.texts == [f"First {trial.word}.", f"Second {trial.word}."]
+    assert found.texts == [f"Half a word {trial.word}.", f"Second {trial.word}."]
     trial.assert_prompted(*prompts)
 
 

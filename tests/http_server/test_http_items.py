@@ -115,6 +115,16 @@ def test_r7_arguments_that_are_no_object_are_kept_as_they_were_written(
     assert message.content == (read,)
 
 
+def test_r7_thinking_that_comes_back_as_a_message_of_its_own_is_thinking() -> None:
+    """Pydantic AI sends it so. Text that only has such a piece is text."""
+    thought, both = "<think>\nHm.\n</think>", "<think>\nHm.\n</think> x <think>\nHm.\n</think>"
+    said = [{"role": "assistant", "content": text} for text in ("a", thought, "b", both)]
+    assert _told({"role": "user", "content": thought}, *said) == (
+        user(thought),
+        assistant(TextPart("a"), ThinkingPart("Hm."), TextPart("b"), TextPart(both)),
+    )
+
+
 def test_r7_a_refusal_that_is_no_answers_is_text() -> None:
     refusal = {"type": "refusal", "refusal": "No."}
     (said,) = _told({"role": "user", "content": [refusal]})

@@ -42,12 +42,7 @@ class AgentsSdk:
         async for event in result.stream_events():
             if event.type == "raw_response_event" and event.data.type == "response.output_text.delta":
                 self.job.piece(event.data.delta)
-        # Its final output is the last message only.
-        self.job.texts += [
-            sdk.ItemHelpers.text_message_output(item)
-            for item in result.new_items
-            if item.type == "message_output_item"
-        ]
+        self.job.texts += _messages(result)
 
     async def tool_loop(self) -> None:
         result = await sdk.Runner.run(self.agent(tools=self.tools()), self.job.prompt)
@@ -63,7 +58,7 @@ class AgentsSdk:
         session = sdk.SQLiteSession("second-turn")
         for prompt in self.job.prompts:
             result = await sdk.Runner.run(self.agent(), prompt, session=session)
-            self.job.texts.append(result.final_output)
+            self.job.texts.append("".join(_messages(result)))
 
     async def thinking(self) -> None:
         result = await sdk.Runner.run(self.agent(), self.job.prompt)
@@ -81,3 +76,9 @@ class AgentsSdk:
             is_text = event.type == "raw_response_event" and event.data.type == "response.output_text.delta"
             if is_text and self.job.begun(event.data.delta):
                 result.cancel()
+
+
+def _messages(result: Any) -> list[str]:
+    """The texts of all messages. The final output is the last one only."""
+    items = (item for item in result.new_items if item.type == "message_output_item")
+    return [sdk.ItemHelpers.text_message_output(item) for item in items]

@@ -57,6 +57,8 @@ _ROLES: dict[object, Role] = {
 _NAMED = re.compile(rf"{MESSAGE_ID}\d+_([A-Za-z0-9_-]+)")
 _DATA_URL = re.compile(r"data:([\w.+-]+/[\w.+-]+)?((?:;[\w.+-]+=[^;,]*)*)(;base64)?,(.*)", re.DOTALL)
 _ITEMS_LIMIT = 20_000
+# Thinking that a client sends back as a message. Pydantic AI does so.
+_THOUGHT_MESSAGE = re.compile(r"<think>\n((?:(?!</think>).)*)\n</think>", re.DOTALL)
 
 
 @dataclass(slots=True)
@@ -187,7 +189,8 @@ class _Converter:
         if named:
             self._add(role, DataPart(STATEFUL_MARKER, f"{self._model}\\{named[1]}".encode()))
         for part in content:
-            self._add(role, part)
+            thought = _THOUGHT_MESSAGE.fullmatch(part.value) if isinstance(part, TextPart) else None
+            self._add(role, ThinkingPart(thought[1]) if is_answer and thought else part)
         if not is_answer:
             self._flush()
 
