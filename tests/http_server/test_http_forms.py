@@ -121,8 +121,8 @@ async def test_the_next_request_needs_no_marker(site: Site) -> None:
 @pytest.mark.parametrize(
     ("format_", "words"),
     [
-        ({"type": "json_schema", "name": "x"}, "must be an object"),
-        ({"type": "json_schema", "name": "x", "schema": []}, "must be an object"),
+        ({"type": "json_schema", "name": "x"}, "must be a JSON object"),
+        ({"type": "json_schema", "name": "x", "schema": []}, "must be a JSON object"),
         ({"type": "json_schema", "name": "x", "schema": {"type": "objet"}}, "expected one of"),
         ({"type": "json_schema", "name": "x", "schema": {"$ref": "#/$defs/a"}}, "not in this schema"),
         ({"type": "json_schema", "name": "x", "schema": {"$ref": "http://127.0.0.1/a"}}, "not fetched"),
