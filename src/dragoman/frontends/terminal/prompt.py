@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from prompt_toolkit import PromptSession
 from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
-from prompt_toolkit.filters import Condition, to_filter
+from prompt_toolkit.filters import Condition, has_completions, to_filter
 from prompt_toolkit.formatted_text import FormattedText
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 from prompt_toolkit.input import Input
@@ -21,6 +21,7 @@ from prompt_toolkit.styles import Style
 from dragoman.frontends.terminal.interrupts import Interrupts
 from dragoman.frontends.terminal.keys import keep_typed_ahead
 from dragoman.frontends.terminal.screen import Screen
+from dragoman.frontends.terminal.status import StatusPart
 from dragoman.store import private_folder
 
 __all__ = ["CONTINUATION", "MARK", "REASON_MARK", "PromptInterrupted", "PromptLine", "Suggestion"]
@@ -40,6 +41,7 @@ _STYLE = Style.from_dict(
         "question": "ansiyellow",
         "bottom-toolbar": "noreverse ansibrightblack",
         "bottom-toolbar.model": "ansicyan",
+        "bottom-toolbar.mode": "ansiyellow bold",
     }
 )
 
@@ -54,8 +56,8 @@ class PromptInterrupted(Exception):
 class PromptLine:
     """The input line for prompts and reasons.
 
-    `suggest` is given the text before the cursor, and answers with what its last word could become; `toolbar` is the
-    line below, a name and the rest.
+    `suggest` is given the text before the cursor, and answers with what its last word could become; `toolbar` has the
+    parts of the line below that fit into a width; `switch_mode` is what Shift-Tab does.
     """
 
     def __init__(
@@ -65,7 +67,8 @@ class PromptLine:
         *,
         state_dir: Path | None = None,
         suggest: Callable[[str], Iterable[Suggestion]] = lambda _before: (),
-        toolbar: Callable[[], tuple[str, str]] = lambda: ("", ""),
+        toolbar: Callable[[int], Sequence[StatusPart]] = lambda _width: (),
+        switch_mode: Callable[[], object] = lambda: None,
         source: Input | None = None,
         output: Output | None = None,
     ) -> None:
@@ -73,6 +76,7 @@ class PromptLine:
         self._interrupts = interrupts
         self._suggest = suggest
         self._toolbar = toolbar
+        self._switch_mode = switch_mode
         self._hint = ""
         self._was_read = False
         self._session: PromptSession[str] = PromptSession(
@@ -136,8 +140,11 @@ class PromptLine:
     def _bottom(self) -> FormattedText:
         if self._hint:
             return FormattedText([("class:bottom-toolbar", self._hint)])
-        name, rest = self._toolbar()
-        return FormattedText([("class:bottom-toolbar.model", name), ("class:bottom-toolbar", f" · {rest}")])
+        parts = self._toolbar(self._session.output.get_size().columns)
+        line: list[tuple[str, str]] = []
+        for part in parts:
+            line += [("class:bottom-toolbar", " · "), (f"class:bottom-toolbar.{part.kind}", part.text)]
+        return FormattedText(line[1:])
 
     def _bindings(self) -> KeyBindings:
         bindings = KeyBindings()
@@ -159,6 +166,12 @@ class PromptLine:
                 return
             event.current_buffer.reset()
             self._hint = "Ctrl-C again leaves"
+
+        # While completions are shown, it goes to the one before.
+        @bindings.add("s-tab", filter=~has_completions)
+        def switch_mode(event: KeyPressEvent) -> None:
+            self._switch_mode()
+            event.app.invalidate()
 
         @bindings.add("c-d")
         def leave(event: KeyPressEvent) -> None:

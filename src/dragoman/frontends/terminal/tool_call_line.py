@@ -12,15 +12,19 @@ from dragoman.frontends.terminal.layout import elapsed, marked, short_places
 from dragoman.lm import Outcome, ToolCallPart, ToolResultPart
 from dragoman.loop.events import ToolStarted
 from dragoman.loop.round import APPROVAL_FAILED, DENIED_BY_RULE, DENIED_WITH_REASON
+from dragoman.permissions.decide import EDITS_ACCEPTED
 from dragoman.visible import visible_line
 
-__all__ = ["SHORTEST", "ToolCallLine", "spinner"]
+__all__ = ["SHORTEST", "ToolCallLine", "failed_output", "spinner"]
 
 _DIM = Style(dim=True)
 _SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 _FRAMES_A_SECOND = 10
 # One line holds no more than this in any terminal; a tool may report far longer ones.
 _LINE = 400
+
+# An error of one line that stands behind what its call did.
+_SHORT_OUTPUT = 60
 
 _MARKS: dict[Outcome, tuple[str, Style]] = {
     "ok": ("✓", Style(color="green")),
@@ -38,8 +42,9 @@ _WORDS: dict[Outcome, str] = {
     "interrupted": "interrupted",
     "timed_out": "no decision in time",
 }
-# These need no mention: the first is the usual case, the others the user has just decided.
-_USUAL_APPROVALS = ("read-only", "approved once", "approved:")
+# These need no mention: the first is the usual case, the next ones the user has just decided, and the last is shown with
+# its change.
+_USUAL_APPROVALS = ("read-only", "approved once", "approved:", EDITS_ACCEPTED)
 # What comes before a person's reason in the result of a call.
 _REASON = DENIED_WITH_REASON.partition("{")[0]
 # What comes before the rule that has denied a call.
@@ -116,6 +121,13 @@ class ToolCallLine:
         return self.title.removesuffix("?") or self.call.name
 
 
+def failed_output(result: ToolResultPart) -> str:
+    """What a call that failed has said, if that is more than fits on its line."""
+    text = result.text.strip("\n")
+    has_failed = result.outcome == "error" or (result.outcome is None and result.is_error)
+    return text if has_failed and ("\n" in text or len(text) > _SHORT_OUTPUT) else ""
+
+
 def _is_permission(call: ToolCallPart) -> bool:
     from dragoman.permissions.action import is_permission_tool  # noqa: PLC0415 - agents only
 
@@ -126,7 +138,7 @@ def _why(result: ToolResultPart, outcome: Outcome) -> str:
     """Details of the outcome in a few words, if there are any."""
     match outcome:
         case "error":
-            return result.text
+            return "" if failed_output(result) else result.text
         case "denied" if result.text.startswith(_REASON):
             return result.text.removeprefix(_REASON)
         case "denied" if result.text.startswith(_BY_RULE):

@@ -121,6 +121,8 @@ def _question(
         always_ask=change.hidden > MAX_HIDDEN,
         risk="edit",
         sensitive=why,
+        # To empty a file is to delete what is in it.
+        change=change.diff if content or not old else "",
     )
 
 
