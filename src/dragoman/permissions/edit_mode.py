@@ -59,14 +59,17 @@ def is_plain_edit(action: Action, change: str = "") -> bool:
 
 
 def _diffs_show_everything(action: Action) -> bool:
-    """Whether an agent's request has a diff for every path in it. One that empties a file counts as a deletion."""
+    """Whether an agent's request has a diff for every path in it.
+
+    A diff in which nothing changes does not show the change. One that empties a file counts as a deletion.
+    """
     diffs = action.diffs
     shown = {_absolute(diff.path, action) for diff in diffs}
     return (
         bool(diffs)
         and all(isinstance(block, DiffContent | TextContent) for block in action.content)
         and all(_absolute(path, action) in shown for path in action.paths)
-        and not any(diff.old and not diff.new for diff in diffs)
+        and all(diff.old != diff.new and (diff.new or not diff.old) for diff in diffs)
     )
 
 

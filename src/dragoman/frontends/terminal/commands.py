@@ -23,8 +23,8 @@ from dragoman.frontends.terminal.steps import usage_in_words
 from dragoman.lm import LanguageModelError
 from dragoman.nearest import nearest
 from dragoman.permissions.approvals import Approval
-from dragoman.permissions.keys import covered
 from dragoman.store import StoreError
+from dragoman.tools.builtin.approval_words import approval_in_words
 from dragoman.tools.registry import RegistryError, ToolInfo
 from dragoman.visible import visible_line
 
@@ -216,20 +216,10 @@ class Commands:
         approvals = self._session.approvals
         match words:
             case []:
-                rows = [
-                    (
-                        Text(approval.id, _BOLD),
-                        Text(visible_line(approval.tool)),
-                        Text(self._reach(approval)),
-                        Text(visible_line(covered(approval.key)), _DIM),
-                    )
-                    for approval in approvals.list()
-                ]
-                return (
-                    _table(rows)
-                    if rows
-                    else note("○", "Nothing is approved: every tool that changes something asks.")
-                )
+                granted = approvals.list()
+                if not granted:
+                    return note("○", "Nothing is approved: every tool that changes something asks.")
+                return _table((Text(each.id, _BOLD), self._approval(each)) for each in granted)
             case ["revoke", id_]:
                 if not approvals.revoke(id_):
                     raise _Misuse(f'There is no approval "{visible_line(id_)}". /approvals lists them.')
@@ -240,12 +230,19 @@ class Commands:
             case _:
                 raise _Misuse("Type /approvals, /approvals revoke ID or /approvals reset.")
 
+    def _approval(self, approval: Approval) -> Text:
+        """An approval as its question said it; below, for whom it is, where, and since when."""
+        words = approval_in_words(approval)
+        since = approval.granted_at.astimezone().strftime("%Y-%m-%d %H:%M")
+        text = Text(visible_line(words.what), overflow="fold")
+        return text.append(f"\n{visible_line(words.agent)} · {self._reach(approval)} · {since}", _DIM)
+
     def _reach(self, approval: Approval) -> str:
         """The scope of an approval: the list also has those for other folders."""
         here = [str(folder.resolve()) for folder in self._session.workspace[:1]]
         match approval.level:
             case "always":
-                return "everywhere"
+                return "always"
             case "workspace" if approval.workspace not in here:
                 return f"in {visible_line(place(approval.workspace or ''))}"
             case level:
@@ -256,7 +253,10 @@ class Commands:
             case []:
                 return [("revoke", "take one back"), ("reset", "take all back")]
             case ["revoke"]:
-                return [(approval.id, approval.tool) for approval in self._session.approvals.list()]
+                return [
+                    (each.id, visible_line(approval_in_words(each).what))
+                    for each in self._session.approvals.list()
+                ]
             case _:
                 return ()
 
