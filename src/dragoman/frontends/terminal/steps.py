@@ -25,8 +25,6 @@ _DONE = {"completed": ("✓", _GREEN), "failed": ("✗", _RED)}
 _PLANNED = {"pending": ("☐", _DIM), "in_progress": ("◐", _CYAN), "completed": ("☑", _GREEN)}
 # One line holds no more than this in any terminal.
 _LINE = 400
-# An output of one line that stands behind the title of its step.
-_SHORT_OUTPUT = 60
 _SMALLEST_COST = 0.01
 # The time of a shorter step is not shown.
 _WORTH_SHOWING = 1.0
@@ -58,9 +56,8 @@ class StepView:
 
     @property
     def failed_output(self) -> str:
-        """What a step that failed has printed, if that is more than fits on its line."""
-        output = (self.part.output or "").strip("\n")
-        return output if self.has_failed and ("\n" in output or len(output) > _SHORT_OUTPUT) else ""
+        """What a step that failed has printed; empty if it did not fail."""
+        return (self.part.output or "").strip("\n") if self.has_failed else ""
 
     def running(self, now: float) -> RenderableType:
         line = self._title()
@@ -70,8 +67,8 @@ class StepView:
             line.append(f" · {last}", _DIM)
         return marked(spinner(now), line, _CYAN)
 
-    def finished(self, now: float) -> RenderableType:
-        """The final line: how much it changed, its exit status, and an output of one line if it failed."""
+    def finished(self, now: float, *, with_output: bool = True) -> RenderableType:
+        """The final line: how much it changed, its exit status, and what it printed last if it failed."""
         mark, style = _DONE[self.part.status]
         # What is set apart at the end, for example which rule allowed it, must be seen, however long the command is.
         title, separator, why = self.part.title[:_LINE].rpartition(" · ")
@@ -82,7 +79,7 @@ class StepView:
             fixed.append(f" · exit {self.part.exit_status}", _RED)
         if self.since is not None and now - self.since >= _WORTH_SHOWING:
             rest.append(f" · {elapsed(now - self.since)}", _DIM)
-        if self.has_failed and not self.failed_output and (last := _last_line(self.part.output)):
+        if with_output and (last := _last_line(self.failed_output)):
             rest.append(f" · {last}", _DIM)
         return marked(mark, Text(visible_line(title or why)), style, fixed=fixed, rest=rest)
 

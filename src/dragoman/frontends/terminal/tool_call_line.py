@@ -23,9 +23,6 @@ _FRAMES_A_SECOND = 10
 # One line holds no more than this in any terminal; a tool may report far longer ones.
 _LINE = 400
 
-# An error of one line that stands behind what its call did.
-_SHORT_OUTPUT = 60
-
 _MARKS: dict[Outcome, tuple[str, Style]] = {
     "ok": ("✓", Style(color="green")),
     "error": ("✗", Style(color="red")),
@@ -97,8 +94,9 @@ class ToolCallLine:
             line.append(f" · {visible_line(self.progress[:_LINE])}", _DIM)
         return marked(spinner(now), line, Style(color="cyan"))
 
-    def finished(self, result: ToolResultPart, seconds: float) -> RenderableType:
-        outcome = result.outcome or ("error" if result.is_error else "ok")
+    def finished(self, result: ToolResultPart, seconds: float, *, with_output: bool = True) -> RenderableType:
+        """The final line: the outcome, why it was allowed, and why it was not done or what it said if it failed."""
+        outcome = _outcome(result)
         mark, style = _MARKS[outcome]
         # The outcome, and why no approval was needed, must be seen, however long the command is.
         fixed = Text()
@@ -109,7 +107,7 @@ class ToolCallLine:
         rest = Text()
         if seconds >= SHORTEST:
             rest.append(f" · {elapsed(seconds)}", _DIM)
-        if why := _why(result, outcome):
+        if (outcome != "error" or with_output) and (why := _why(result, outcome)):
             rest.append(f" · {visible_line(why[:_LINE])}", _DIM)
         return marked(mark, Text(self.about), style, fixed=fixed, rest=rest)
 
@@ -122,10 +120,12 @@ class ToolCallLine:
 
 
 def failed_output(result: ToolResultPart) -> str:
-    """What a call that failed has said, if that is more than fits on its line."""
-    text = result.text.strip("\n")
-    has_failed = result.outcome == "error" or (result.outcome is None and result.is_error)
-    return text if has_failed and ("\n" in text or len(text) > _SHORT_OUTPUT) else ""
+    """What a call that failed has said; empty if it did not fail."""
+    return result.text.strip("\n") if _outcome(result) == "error" else ""
+
+
+def _outcome(result: ToolResultPart) -> Outcome:
+    return result.outcome or ("error" if result.is_error else "ok")
 
 
 def _is_permission(call: ToolCallPart) -> bool:
@@ -138,7 +138,7 @@ def _why(result: ToolResultPart, outcome: Outcome) -> str:
     """Details of the outcome in a few words, if there are any."""
     match outcome:
         case "error":
-            return "" if failed_output(result) else result.text
+            return result.text
         case "denied" if result.text.startswith(_REASON):
             return result.text.removeprefix(_REASON)
         case "denied" if result.text.startswith(_BY_RULE):

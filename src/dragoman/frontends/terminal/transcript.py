@@ -62,6 +62,8 @@ _THOUGHT = Style(dim=True, italic=True)
 _NOTICE = Style(color="yellow")
 _FAILURE = Style(color="red")
 _ACCEPTED = Style(color="green")
+# What stands in a line beside what is done and its output: a mark, the outcome, the exit status, the time.
+_BESIDE_OUTPUT = 24
 # Kinds of which the second follows the first without an empty line.
 _TOGETHER = {("question", "activity"), ("accepted", "activity")}
 # The end of a thought that stands in its live line; more would not fit in the widest terminal.
@@ -270,9 +272,11 @@ class Transcript:
             self._over.add(part.id)
             if not self._shows_thinking and not self._was_refused(part):
                 self._settle()
-                self.say(step.finished(now), "activity")
-                if output := step.failed_output:
-                    self.say(self.folded.output(visible_line(part.title), output), "activity")
+                self._say_outcome(
+                    lambda fits: step.finished(now, with_output=fits),
+                    visible_line(part.title),
+                    step.failed_output,
+                )
             # The agent goes on, and has not reported an activity yet.
             self._waiting_since = now
 
@@ -342,11 +346,21 @@ class Transcript:
             else:
                 self._refused.add(visible_exactly(activity.subject))
         if activity is not None and not activity.is_already_known(event.result):
-            self.say(activity.finished(event.result, event.seconds), "activity")
-            if output := failed_output(event.result):
-                self.say(self.folded.output(activity.about, output), "activity")
+            self._say_outcome(
+                lambda fits: activity.finished(event.result, event.seconds, with_output=fits),
+                activity.about,
+                failed_output(event.result),
+            )
         for part in event.result.content:
             self._show_content(part)
+
+    def _say_outcome(self, line: Callable[[bool], RenderableType], about: str, output: str) -> None:
+        """Print the last line about a step or a call. What it said when it failed stands in it, or folded below."""
+        room = self._screen.console.width - cell_len(about) - _BESIDE_OUTPUT
+        fits = not output or ("\n" not in output and cell_len(output) <= room)
+        self.say(line(fits), "activity")
+        if not fits:
+            self.say(self.folded.output(about, output), "activity")
 
     def _show_content(self, part: ContentPart) -> None:
         """Print the parts of a tool's result that are for the user."""
