@@ -147,3 +147,22 @@ def test_an_agents_edit_is_accepted_shown_and_recorded(
     capsys.readouterr()
     assert main(["approvals", "history", "--state-dir", str(folder.path / "state")]) == 0
     assert "mode: edits are accepted in this chat" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("columns", [60, 100, 200])
+def test_a_dumb_terminal_shows_the_mode_before_the_prompt_and_breaks_no_word(
+    folder: Folder, columns: int
+) -> None:
+    _tape(folder, _writing("new.txt", f"{'word ' * 50}\n"))
+    chat = folder.terminal(*folder.command(), columns=columns, TERM="dumb", NO_COLOR="1")
+    chat.wait_for(READY)
+    chat.enter("/accept-edits on")
+    chat.wait_for(r"^accepting edits \(Shift-Tab\) ❯")
+    chat.enter("write it")
+    chat.wait_for("^  Done.")
+    assert "→ Writing new.txt · accepted" in chat.text
+    assert b"\x1b[" not in chat.raw
+    sentence = chat.text.partition("● ")[2].partition("accepting edits (Shift-Tab) ❯")[0]
+    assert " ".join(sentence.split()).endswith("Shift-Tab, ends it; so does /new.")
+    assert all(len(line) <= columns for line in chat.text.splitlines())
+    assert (folder.path / "new.txt").exists()

@@ -317,7 +317,7 @@ def test_a_narrow_terminal(folder: Folder) -> None:
     chat = folder.chat(columns=40)
     chat.enter("go")
     chat.wait_for("Esc deny")
-    assert "    echo a command that is longer than\n    forty columns" in chat.text
+    assert "    echo a command that is longer than\n    ↪ forty columns" in chat.text
     chat.type("y")
     chat.wait_for("^  That is done now, and this sentence is\n  longer than the line.")
     assert "✓ Running echo a command that is longer…" in chat.text

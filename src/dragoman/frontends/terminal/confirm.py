@@ -49,7 +49,7 @@ _ACCEPTED = "edits in this folder are accepted from now on (Shift-Tab at the pro
 
 _QUESTION = Style(color="yellow", bold=True)
 _DIM = Style(dim=True)
-_HINT = Style(color="yellow")
+_HINT = Style(bold=True)
 
 
 def choose(

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 
 from prompt_toolkit.output import create_output
-from rich.console import Console, RenderableType
+from rich.console import RenderableType
 from rich.rule import Rule
 from rich.style import Style
 from rich.text import Text
@@ -32,7 +32,7 @@ from dragoman.frontends.terminal.plain import PlainTranscript
 from dragoman.frontends.terminal.prompt import PromptInterrupted, PromptLine
 from dragoman.frontends.terminal.replay import replay
 from dragoman.frontends.terminal.rule_making import RuleMaker
-from dragoman.frontends.terminal.screen import Screen
+from dragoman.frontends.terminal.screen import Screen, TerminalConsole
 from dragoman.frontends.terminal.session import ChatSession
 from dragoman.frontends.terminal.status import StatusPart, status_parts
 from dragoman.frontends.terminal.stored_chats import (
@@ -132,7 +132,7 @@ async def interactive(
     said: StoredChat | None = None,
 ) -> int:
     """A chat with the user at the terminal. It begins with what was said before."""
-    screen = Screen(Console(file=sys.stdout))
+    screen = Screen(TerminalConsole(file=sys.stdout))
     transcript = _transcript(session, screen, clock)
     commands = Commands(session, toggle_thinking=transcript.toggle_thinking, folded=transcript.folded.whole)
     interrupts = Interrupts(clock)
@@ -204,7 +204,7 @@ async def _once(session: ChatSession, prompt: str, clock: Clock) -> int:
     """One prompt: laid out where output is a terminal, else the bare text, with all else on standard error."""
     is_laid_out = sys.stdout.isatty()
     file = sys.stdout if is_laid_out else sys.stderr
-    screen = Screen(Console(file=file))
+    screen = Screen(TerminalConsole(file=file))
     transcript = _transcript(session, screen, clock, alone=True)
     interrupts = Interrupts(clock)
     turns = Turns(session, interrupts)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 from prompt_toolkit.input import Input
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.output import Output
+from prompt_toolkit.output.plain_text import PlainTextOutput
 from prompt_toolkit.styles import Style
 
 from dragoman.frontends.terminal.interrupts import Interrupts
@@ -38,10 +40,11 @@ _MENU_ROWS = 6
 _STYLE = Style.from_dict(
     {
         "mark": "ansicyan bold",
-        "question": "ansiyellow",
-        "bottom-toolbar": "noreverse ansibrightblack",
-        "bottom-toolbar.model": "ansicyan",
-        "bottom-toolbar.mode": "ansiyellow bold",
+        "question": "bold",
+        # Not bright black: in some palettes that is the background.
+        "bottom-toolbar": "noreverse dim",
+        "bottom-toolbar.model": "nodim ansicyan",
+        "bottom-toolbar.mode": "nodim reverse",
     }
 )
 
@@ -79,6 +82,9 @@ class PromptLine:
         self._switch_mode = switch_mode
         self._hint = ""
         self._was_read = False
+        if output is None and self._is_dumb:
+            # The library shows the cursor with a control sequence, which such a terminal prints.
+            output = PlainTextOutput(sys.stdout)
         self._session: PromptSession[str] = PromptSession(
             history=_history(state_dir),
             completer=_Completer(suggest),
@@ -113,9 +119,7 @@ class PromptLine:
             keep_typed_ahead(self._session.input)
         try:
             with self._screen.lend():
-                return await self._session.prompt_async(
-                    FormattedText([("class:mark", MARK)]), handle_sigint=False
-                )
+                return await self._session.prompt_async(self._mark(), handle_sigint=False)
         except EOFError:
             return None
 
@@ -129,6 +133,16 @@ class PromptLine:
         except EOFError:
             return None
         return text.strip() or None
+
+    @property
+    def _is_dumb(self) -> bool:
+        return self._screen.console.is_dumb_terminal
+
+    def _mark(self) -> FormattedText:
+        """The mark before what is typed. Without a status line, the mode stands before it."""
+        parts = self._toolbar(self._session.output.get_size().columns) if self._is_dumb else ()
+        mode = "".join(f"{part.text} " for part in parts if part.kind == "mode")
+        return FormattedText([("class:mark", f"{mode}{MARK}")])
 
     def _forget_hint(self, _buffer: Buffer) -> None:
         self._hint = ""
@@ -168,7 +182,8 @@ class PromptLine:
             self._hint = "Ctrl-C again leaves"
 
         # While completions are shown, it goes to the one before.
-        @bindings.add("s-tab", filter=~has_completions)
+        # A terminal that cannot draw a status line would not show the switch: there is a command for it.
+        @bindings.add("s-tab", filter=~has_completions & Condition(lambda: not self._is_dumb))
         def switch_mode(event: KeyPressEvent) -> None:
             self._switch_mode()
             event.app.invalidate()

@@ -101,7 +101,7 @@ class ToolCallLine:
         # The outcome, and why no approval was needed, must be seen, however long the command is.
         fixed = Text()
         if _WORDS[outcome]:
-            fixed.append(f" · {_WORDS[outcome]}", style)
+            fixed.append(f" · {_WORDS[outcome]}", style if outcome == "error" else None)
         if self.started is not None and not self.started.approved.startswith(_USUAL_APPROVALS):
             fixed.append(f" · {visible_line(short_places(self.started.approved[:_LINE]))}", _DIM)
         rest = Text()
