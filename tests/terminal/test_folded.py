@@ -41,6 +41,15 @@ def test_a_line_takes_one_row_and_hides_nothing_that_a_terminal_would_obey() -> 
     assert "".join(_drawn(texts.whole())).count("日") == 100
 
 
+def test_the_name_of_a_changed_file_is_whole_and_the_files_are_counted() -> None:
+    texts = FoldedTexts(hint="")
+    name = "a/long/path/to/a/file/that/is/deep/notes.txt"
+    several = "\n".join(f"--- {name}\n+++ {name}\n@@ -1 +1 @@\n-a\n+{number}" for number in range(4))
+    drawn = _drawn(texts.change("edit", several))
+    assert name in "".join(line.strip() for line in drawn)
+    assert drawn[-1] == "    … 8 more lines, 4 files in all"
+
+
 def test_only_the_latest_are_kept() -> None:
     texts = FoldedTexts()
     for number in range(50):

@@ -10,6 +10,7 @@ from rich.console import Group, RenderableType
 from rich.style import Style
 from rich.text import Text
 
+from dragoman.diffs import files_of
 from dragoman.frontends.terminal.blocks import Code
 from dragoman.frontends.terminal.layout import column, note, stacked
 from dragoman.frontends.terminal.markdown import render
@@ -46,8 +47,9 @@ class FoldedTexts:
     def change(self, title: str, diff: str) -> RenderableType:
         """The beginning of a unified diff."""
         lines = self._keep(title, diff, "diff")
+        files = len(list(files_of(diff)))
         shown = [_row(line, _SIGNS.get(line[:1], _DIM)) for line in lines[:CHANGE_LINES]]
-        return _block([*shown, *self._more(len(lines) - CHANGE_LINES)])
+        return _block([*shown, *self._more(len(lines) - CHANGE_LINES, files)])
 
     def output(self, title: str, text: str) -> RenderableType:
         """The end of what a command or a tool has said."""
@@ -70,14 +72,18 @@ class FoldedTexts:
         self._kept.append(_Kept(title, lines, language))
         return lines
 
-    def _more(self, left: int) -> list[Text]:
+    def _more(self, left: int, files: int = 1) -> list[Text]:
         if left <= 0:
             return []
         words = f"… {left:,} more {'line' if left == 1 else 'lines'}"
+        words += f", {files} files in all" if files > 1 else ""
         return [Text(f"{words} · {self._hint}" if self._hint else words, _DIM)]
 
 
 def _row(line: str, style: Style) -> Text:
+    """A line in one row. The name of a file is never cut: its end says which it is."""
+    if line.startswith(("--- ", "+++ ")):
+        return Text(line, style, overflow="fold")
     return Text(line[:_ROW], style, no_wrap=True, overflow="ellipsis")
 
 
