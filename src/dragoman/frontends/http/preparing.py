@@ -173,7 +173,7 @@ class RequestPreparation:
             self._files,
             response_id,
             client.connection,
-            console.url or client.origin,
+            (console.url if console.enabled else None) or client.origin,
             may_store=not create.refuses_storing,
             links_pictures=client.links_files or not client.has_items,
             takes_data=client.takes_files and client.has_items,
