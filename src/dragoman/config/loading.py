@@ -185,15 +185,17 @@ def _with_builtin(value: dict[str, object]) -> dict[str, object]:
     if not isinstance(models, dict):
         return value
     changed = {
-        # There is no null in TOML.
-        id_: {
-            **{key: given for key, given in msgspec.to_builtins(model).items() if given is not None},
-            **models[id_],
-        }
+        id_: {**_as_table(model), **models[id_]}
         for id_, model in BUILTIN_MODELS.items()
         if isinstance(models.get(id_), dict) and _DEFINING.isdisjoint(models[id_])
     }
     return {**value, "models": {**models, **changed}}
+
+
+def _as_table(model: ModelConfig) -> dict[str, object]:
+    """A model as the table that defines it. There is no null in TOML, and no tuple."""
+    table = msgspec.json.decode(msgspec.json.encode(model), type=dict[str, object])
+    return {key: value for key, value in table.items() if value is not None}
 
 
 def _syntax_problem(source: Source, message: str) -> Problem:

@@ -122,9 +122,9 @@ export const texts = {
     /** @type {Record<Level, string>} */
     levelHints: {
       once: '',
-      session: 'Until this conversation ends.',
-      workspace: 'As long as the server or a chat works in this folder, also after a restart.',
-      always: 'Also when the server or a chat works in another folder. The action itself stays in its folder.',
+      session: 'In this conversation.',
+      workspace: 'In every conversation that works in this folder, also after a restart.',
+      always: 'Also in conversations that work in another folder. The action itself stays in its folder.',
       rule: 'You see the rule before it is written.',
     },
     revoking: ['To take one of the last two back, use ', 'dragoman approvals', ' on the server’s machine.'],
