@@ -508,6 +508,16 @@ async def test_after_the_time_for_deciding_the_request_is_refused_and_the_answer
             assert (await room.person.outcome()).state == "expired"
 
 
+async def test_a_question_that_waits_when_the_server_stops_has_ended_and_is_not_late(tmp_path: Path) -> None:
+    async with _room(tmp_path) as room:
+        task = room.begin()
+        await room.person.question()
+        room.person.inbox.disconnect()
+        assert (await room.person.outcome()).state == "ended"
+        text = _said((await soon(task)).response)
+        _in_order(text, "The server ended, and its console with it, before a person decided.", _REFUSED)
+
+
 @pytest.mark.parametrize("agent", ["fake", "demo"])
 async def test_without_a_person_it_is_refused_at_once_and_no_word_blames_the_user(
     tmp_path: Path, agent: str
