@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
-import re
 import pytest
 from hypothesis import given, strategies as st
 
