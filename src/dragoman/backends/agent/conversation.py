@@ -129,7 +129,7 @@ _DETACHED = (
 _DETACHED_UNMET = (
     "The agent still waits for a decision at {address}, and this answer ends here. When a person has decided, send the same "
     'messages and one more, for example "Go on.": the answer to that has what the request requires. Before the decision, '
-    "another message ends the question. The same request again begins a new conversation. To wait for the decision, use a "
+    "another message ends the question. The same request again does not continue this one. To wait for the decision, use a "
     "stream, or a stored response of /v1/responses. (Conversation `{id}`)"
 )
 _STOPPED = "Stopped at the console."
