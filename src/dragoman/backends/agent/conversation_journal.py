@@ -131,7 +131,7 @@ class ConversationJournal:
                 consumer_id,
                 parent,
                 title,
-                mended(program),
+                program=mended(program),
             )
         )
 
