@@ -35,6 +35,8 @@ class JournalStarted(JournalEvent, frozen=True):
     parent: str | None = None
     # Content: the first words of it, for a list.
     title: str = ""
+    # The program behind the front end, by its own name.
+    program: str = ""
 
 
 class ContentDeleted(JournalEvent, frozen=True):

@@ -162,7 +162,11 @@ class RequestPreparation:
                 sees_paths=client.sees_paths,
                 # A stream stays open, and `holding` moves a stored response to the background.
                 hold_seconds=None if create.is_streamed or is_stored else console.decide_seconds,
-                response_id=response_id if is_stored else None,
+                # A stream that is cut ends its turn, unless the response runs in the background.
+                response_id=response_id
+                if is_stored and (create.is_background or not create.is_streamed)
+                else None,
+                is_live=create.is_streamed,
             ),
         )
         ignored = (

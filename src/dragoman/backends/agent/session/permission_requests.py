@@ -94,10 +94,12 @@ class PermissionRequests:
         self._record = record
         self._clock = clock
         self._console_requests = console_requests
-        # The front end that the latest request came from, the program behind it, and the id of the response to it.
+        # The front end that the latest request came from, the program behind it, the id of the response to it, and whether
+        # the program sees parts when they are reported.
         self.where = ""
         self.program = ""
         self.response_id: str | None = None
+        self.is_live = True
         # Whether the client may learn where the operator's files are.
         self.sees_paths = True
         self._conversation = conversation
@@ -177,7 +179,7 @@ class PermissionRequests:
                 self._hand_over(self._pending(waiting), incoming, dispatch)
             else:
                 self._hand_over(self._ask_at_console(waiting, dispatch), incoming, dispatch)
-                self._console_requests.announce(action, self.response_id, dispatch)
+                self._console_requests.announce(action, self.response_id, dispatch, is_live=self.is_live)
             return
         notice_text = answer(asked.answer)
         if asked.shown is not None:
