@@ -131,6 +131,7 @@ def test_h20_records_are_found_in_their_own_scope_only() -> None:
         structs.replace(SCOPE, model="m"),
         structs.replace(SCOPE, workspace=("/",)),
         structs.replace(SCOPE, connection="c"),
+        structs.replace(SCOPE, client="c"),
     ):
         assert records.get("x", other) is None
     assert records.get("y", SCOPE) is None

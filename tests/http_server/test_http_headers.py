@@ -25,6 +25,7 @@ _BODIES = {
         ("x-dragoman-files", "the values `links`, `items` and `data`. Send one of them,"),
         ("x-dragoman-markdown", "the values `true`, `1`, `false` and `0`. Send one of them,"),
         ("x-dragoman-one-shot", "the values `true`, `1`, `false` and `0`. Send one of them,"),
+        ("x-dragoman-paths", "one value: `hidden`. Send that,"),
     ],
 )
 @pytest.mark.parametrize("value", ["text", "", "items, text", "yes", "2"])

@@ -47,6 +47,8 @@ class Scope(msgspec.Struct, frozen=True):
     model: str
     workspace: tuple[str, ...] = ()
     connection: str = ""
+    # The client behind the connection, if that is another server.
+    client: str = ""
 
 
 class RequestKey(msgspec.Struct, frozen=True):

@@ -140,6 +140,9 @@ class Consumer(msgspec.Struct, frozen=True):
     sees_paths: bool = True
     # The id under which the consumer can fetch this response later, for people to read.
     response_id: str | None = None
+    # Which of its clients the request is from, if the consumer is another server: it has a name for each. Two clients never
+    # share a conversation either.
+    client: str = ""
 
 
 class Request(msgspec.Struct, frozen=True):

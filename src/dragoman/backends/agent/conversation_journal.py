@@ -122,7 +122,14 @@ class ConversationJournal:
         title = mended(title[:_TITLE_CHARACTERS])
         self.happened(
             JournalStarted(
-                "agent", scope.model, scope.workspace, scope.connection, consumer_id, parent, title
+                "agent",
+                scope.model,
+                scope.workspace,
+                scope.connection,
+                consumer_id,
+                parent,
+                title,
+                scope.client,
             )
         )
 
