@@ -71,9 +71,14 @@ class Person:
 
     async def decide(self, *, allow: bool = True, reason: str | None = None) -> InboxQuestion:
         question = await self.question()
+        await self.decide_on(question, allow=allow, reason=reason)
+        return question
+
+    async def decide_on(
+        self, question: InboxQuestion, *, allow: bool = True, reason: str | None = None
+    ) -> None:
         outcome = await soon(self.inbox.decide(question.id, InboxDecision(allow, "phone", reason)))
         assert outcome.state == ("allowed" if allow else "denied")
-        return question
 
 
 class Room:

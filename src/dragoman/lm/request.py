@@ -142,6 +142,9 @@ class Consumer(msgspec.Struct, frozen=True):
     response_id: str | None = None
     # Whether the consumer sees parts when they are reported. One that gets the response as a whole does not.
     is_live: bool = True
+    # Which of its clients the request is from, if the consumer is another server: it has a name for each. Two clients never
+    # share a conversation either.
+    client: str = ""
 
 
 class Request(msgspec.Struct, frozen=True):

@@ -131,6 +131,7 @@ class ConversationJournal:
                 consumer_id,
                 parent,
                 title,
+                scope.client,
                 program=mended(program),
             )
         )
