@@ -18,6 +18,7 @@ from dragoman import __version__
 from dragoman.frontends.rule_offers import CannotAddRule, RuleOffer, RuleOffers
 from dragoman.frontends.side_requests import is_side_request
 from dragoman.frontends.vscode.agent_handlers import AgentHandlers
+from dragoman.frontends.vscode.conversation_handlers import ConversationHandlers
 from dragoman.frontends.vscode.protocol import (
     ACTIVITY_OPTION,
     NOT_INITIALIZED,
@@ -112,6 +113,7 @@ class VsCodeServer:
             "permissions/allow": self._allow,
             "permissions/addRule": self._add_rule,
             **AgentHandlers(models, self._first_folder).rows,
+            **ConversationHandlers(models, lambda: self._consumer or Consumer()).rows,
             "shutdown": self._shutdown,
         }
         # The models as the editor last got them.
