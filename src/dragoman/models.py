@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from dragoman.store import AgentStore, Database
 
 __all__ = [
+    "AgentSource",
     "LiveConversation",
     "ModelNotUsable",
     "Models",
@@ -210,6 +211,22 @@ class ModelSource(Protocol):
     @property
     def permissions(self) -> PermissionServices: ...
 
+    async def learn(self) -> None: ...
+
+    def infos(self) -> tuple[ModelInfo, ...]: ...
+
+    def get(self, model_id: str) -> LanguageModel: ...
+
+    def folder(self, model_id: str) -> Path | None:
+        """The folder in which a model's agents work, unless a consumer has its own. None: the model is no agent."""
+        ...
+
+    async def close(self) -> None: ...
+
+
+class AgentSource(ModelSource, Protocol):
+    """With what belongs to agents: their conversations, and what they offer."""
+
     @property
     def journals(self) -> Journals: ...
 
@@ -226,18 +243,6 @@ class ModelSource(Protocol):
         ...
 
     def conversations(self) -> tuple[LiveConversation, ...]: ...
-
-    async def learn(self) -> None: ...
-
-    def infos(self) -> tuple[ModelInfo, ...]: ...
-
-    def get(self, model_id: str) -> LanguageModel: ...
-
-    def folder(self, model_id: str) -> Path | None:
-        """The folder in which a model's agents work, unless a consumer has its own. None: the model is no agent."""
-        ...
-
-    async def close(self) -> None: ...
 
 
 class Models:

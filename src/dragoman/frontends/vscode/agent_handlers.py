@@ -11,13 +11,13 @@ from dragoman.frontends.vscode.protocol import AskOffer, LogIn, decoded
 from dragoman.jsonrpc import Incoming
 from dragoman.lm import LanguageModelError
 from dragoman.lm.offering import ModelOffer, Offering
-from dragoman.models import ModelSource
+from dragoman.models import AgentSource
 
 __all__ = ["AgentHandlers"]
 
 
 class AgentHandlers:
-    def __init__(self, models: ModelSource, folder: Callable[[], str | None]) -> None:
+    def __init__(self, models: AgentSource, folder: Callable[[], str | None]) -> None:
         """`folder` is the first one of the editor's workspace."""
         self._models = models
         self._folder = folder

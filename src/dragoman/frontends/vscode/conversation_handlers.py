@@ -19,7 +19,7 @@ from dragoman.journal.fold import ConversationFold
 from dragoman.journal.store import JournalInfo, JournalStore, JournalStoreError
 from dragoman.jsonrpc import Incoming
 from dragoman.lm import Consumer, JsonObject, LanguageModelError
-from dragoman.models import LiveConversation, ModelSource
+from dragoman.models import AgentSource, LiveConversation
 
 __all__ = ["ConversationHandlers"]
 
@@ -28,7 +28,7 @@ _MOST_LISTED = 500
 
 
 class ConversationHandlers:
-    def __init__(self, models: ModelSource, consumer: Callable[[], Consumer]) -> None:
+    def __init__(self, models: AgentSource, consumer: Callable[[], Consumer]) -> None:
         self._models = models
         self._consumer = consumer
 

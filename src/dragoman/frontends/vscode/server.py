@@ -65,7 +65,7 @@ from dragoman.lm.json import JsonObject, decode
 from dragoman.lm.messages import messages_from
 from dragoman.lm.parts import CONVERSATION
 from dragoman.lm.request import SIDE_REQUEST_OPTION
-from dragoman.models import ModelSource
+from dragoman.models import AgentSource
 from dragoman.permissions.action import PERMISSION_TOOLS
 from dragoman.permissions.pipeline import PermissionServices
 from dragoman.permissions.question import in_one_line, question_about
@@ -88,7 +88,7 @@ class VsCodeServer:
     """Serves the requests of the editor. `ended` is set after a shutdown, or when the connection closes."""
 
     def __init__(
-        self, models: ModelSource, configuration: Path | None = None, rules: RuleOffers | None = None
+        self, models: AgentSource, configuration: Path | None = None, rules: RuleOffers | None = None
     ) -> None:
         """`configuration` is the file that configures the models. It need not exist; the editor can open it.
 
