@@ -28,7 +28,7 @@ function agents(at) {
   const login = [{ id: 'shell', name: 'Here', _meta: { 'terminal-auth': { command: '/bin/sh', args: ['-c', `touch '${at('logged-in')}'; echo done; sleep 60`] } } }];
   return {
     'Scripted Agent': fake({ folder: at('state'), state: { modes: MODES }, commands: COMMANDS, resume: true }),
-    'Closed Agent': fake({ folder: at('home'), authentication: login, login_file: at('logged-in') }),
+    'Second Agent': fake({ folder: at('home'), authentication: login, login_file: at('logged-in') }),
   };
 }
 
@@ -100,7 +100,7 @@ test('a stored conversation goes on in a new chat, with the agent’s memory', a
 
 test('an agent that requires a login has a button, its own program runs in a terminal, and the prompt then works', async () => {
   await editor.newChat();
-  await chat.pick('Closed Agent');
+  await chat.pick('Second Agent');
   await chat.say('@dragoman hello');
   await chat.hears(/requires a login/);
   await look('agent-login');
