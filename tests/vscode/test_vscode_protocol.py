@@ -202,6 +202,8 @@ async def test_a_model_that_is_added_or_removed_is_told_without_a_restart(tmp_pa
         file.write_text(f"{before}[models.helper]\nkind = ")
         await editor.logs("as it was before")
         assert await _models(editor) == ["demo", "fake"]
+        # It may have been told what the agent offers.
+        editor.models_changed.clear()
         file.write_text(f'{before}[models.helper]\nkind = "acp"\ncommand = ["helper"]\n')
         await soon(editor.models_changed.wait())
         assert await _models(editor) == ["demo", "fake", "helper"]
