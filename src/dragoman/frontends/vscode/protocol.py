@@ -17,10 +17,14 @@ __all__ = [
     "REQUEST_FAILED",
     "AddRule",
     "AllowRecent",
+    "AskConversation",
+    "AskOffer",
     "ChangeFolders",
     "ChatRequest",
     "CountTokens",
     "Initialize",
+    "ListConversations",
+    "LogIn",
     "ModelList",
     "ShowQuestion",
     "ToolInput",
@@ -98,6 +102,30 @@ class AddRule(_Form, frozen=True):
 
     id: str
     toml: str
+
+
+class AskOffer(_Form, frozen=True):
+    """A request for what an agent offers. `look`: start it for that, if nothing is known yet."""
+
+    model_id: str
+    look: bool = False
+
+
+class LogIn(_Form, frozen=True):
+    model_id: str
+    method_id: str
+
+
+class ListConversations(_Form, frozen=True):
+    """A request for the stored conversations: of the editor's folders, or of all."""
+
+    all: bool = False
+
+
+class AskConversation(_Form, frozen=True):
+    """A request about one conversation. The beginning of its id is enough."""
+
+    id: str
 
 
 class ChatRequest(_Form, frozen=True):
