@@ -1,29 +1,37 @@
-"""A chat in the terminal: prompts, answers, and Ctrl-C."""
+"""A chat in the terminal: prompts, answers, Ctrl-C and Escape."""
 
 from __future__ import annotations
 
 import asyncio
 import signal
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, nullcontext
 from typing import Protocol
 
+from rich.style import Style
+
 from dragoman.clock import Clock
+from dragoman.frontends.terminal.attachments import Attachments
 from dragoman.frontends.terminal.commands import Commands, Leave, Resume
 from dragoman.frontends.terminal.host import DONE, FAILED, INTERRUPTED, TerminalHost
 from dragoman.frontends.terminal.interrupts import Interrupts
 from dragoman.frontends.terminal.keys import quiet
+from dragoman.frontends.terminal.layout import note
 from dragoman.frontends.terminal.prompt import PromptInterrupted
 from dragoman.frontends.terminal.screen import Screen
 from dragoman.frontends.terminal.session import ChatSession
+from dragoman.frontends.terminal.suspension import Suspension
 from dragoman.frontends.terminal.transcript import Transcript
-from dragoman.lm import CancellationSource
+from dragoman.lm import CancellationSource, DataPart
 from dragoman.loop.events import EndReason
+from dragoman.visible import visible_line
 
 __all__ = ["Chat", "Prompts", "Turns", "live"]
 
 # How often the live lines are drawn: fast enough for a spinner and for text to flow, slow enough to cost nothing.
 _FRAME_SECONDS = 0.08
+_DIM = Style(dim=True)
+_NOTICE = Style(color="yellow")
 
 
 class Prompts(Protocol):
@@ -37,19 +45,23 @@ class Prompts(Protocol):
 class Turns:
     """Runs prompts, one at a time, under Ctrl-C: once cancels the answer, twice leaves."""
 
-    def __init__(self, session: ChatSession, interrupts: Interrupts) -> None:
+    def __init__(
+        self, session: ChatSession, interrupts: Interrupts, suspension: Suspension | None = None
+    ) -> None:
+        """Without `suspension`, Ctrl-Z does what it does to every program."""
         self._session = session
         self._interrupts = interrupts
+        self._suspension = suspension
         self._source: CancellationSource | None = None
         self._leave: Callable[[], object] = lambda: None
         self._is_leaving = False
 
-    async def run(self, prompt: str, host: TerminalHost) -> EndReason:
+    async def run(self, prompt: str, host: TerminalHost, *attached: DataPart) -> EndReason:
         self._interrupts.forget()
         source = self._source = CancellationSource()
         host.on_cut = self.end
         try:
-            return await self._session.answer(prompt, host, source.token)
+            return await self._session.answer(prompt, host, source.token, *attached)
         finally:
             self._source = None
 
@@ -62,9 +74,16 @@ class Turns:
             return FAILED if host.is_cut else INTERRUPTED
 
     def interrupt(self) -> None:
+        if self._interrupts.is_paused:
+            return
         if self._interrupts.press() or self._source is None:
             self.end()
         else:
+            self.stop()
+
+    def stop(self) -> None:
+        """Cancel the answer, if there is one."""
+        if self._source is not None:
             self._source.cancel()
 
     def end(self) -> None:
@@ -74,7 +93,7 @@ class Turns:
 
     @contextmanager
     def obeying_signals(self) -> Iterator[None]:
-        """Handle SIGINT, SIGTERM and SIGHUP in this block. Leaving the chat ends only what runs in it."""
+        """Handle SIGINT, SIGTERM, SIGHUP and SIGTSTP in this block. Leaving the chat ends only what runs in it."""
         loop = asyncio.get_running_loop()
         task = asyncio.current_task()
         if task is None:
@@ -84,7 +103,8 @@ class Turns:
         loop.add_signal_handler(signal.SIGTERM, self.end)
         loop.add_signal_handler(signal.SIGHUP, self.end)
         try:
-            yield
+            with nullcontext() if self._suspension is None else self._suspension.on_signal():
+                yield
         except asyncio.CancelledError:
             if not self._is_leaving:
                 raise
@@ -102,6 +122,12 @@ class Resuming(Protocol):
     async def __call__(self, wanted: str | None) -> None: ...
 
 
+class Watching(Protocol):
+    """Calls `on_escape` when the user presses Escape in the block."""
+
+    def __call__(self, on_escape: Callable[[], None]) -> AbstractContextManager[None]: ...
+
+
 class Chat:
     def __init__(
         self,
@@ -113,6 +139,8 @@ class Chat:
         host: TerminalHost,
         clock: Clock,
         resume: Resuming | None = None,
+        watching: Watching | None = None,
+        attach: Callable[[str], Attachments] = lambda _prompt: Attachments(),
     ) -> None:
         self._screen = screen
         self._transcript = transcript
@@ -122,6 +150,8 @@ class Chat:
         self._host = host
         self._clock = clock
         self._resume = resume
+        self._watching = watching
+        self._attach = attach
 
     async def talk(self) -> int:
         """Run a chat until the user leaves. Returns the exit code."""
@@ -151,9 +181,16 @@ class Chat:
                 await self._resume(wanted.wanted)
 
     async def _answer(self, prompt: str) -> None:
+        attached = self._attach(prompt)
+        for words in attached.sent:
+            self._screen.print(note("+", visible_line(words), _DIM))
+        for words in attached.not_sent:
+            self._screen.print(note("○", visible_line(words), _NOTICE))
         self._transcript.begin()
+        watching = nullcontext() if self._watching is None else self._watching(self._turns.stop)
         async with live(self._transcript, self._screen, self._clock):
-            await self._turns.run(prompt, self._host)
+            with watching:
+                await self._turns.run(prompt, self._host, *attached.parts)
 
 
 @asynccontextmanager

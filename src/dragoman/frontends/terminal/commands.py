@@ -15,6 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from dragoman.config import ConfigError
+from dragoman.frontends.terminal.command_names import ALIASES, meant
 from dragoman.frontends.terminal.layout import column, note, place
 from dragoman.frontends.terminal.prompt import Suggestion
 from dragoman.frontends.terminal.rule_views import explained_command, rule_list
@@ -104,10 +105,10 @@ class Commands:
     def run(self, line: str) -> RenderableType:
         """Run a line that begins with `/`, and return what to print."""
         name, rest = (*line[1:].split(maxsplit=1), "", "")[:2]
-        command = self._all.get(name)
+        command = self._all.get(meant(name))
         if command is None:
-            meant = nearest(name, self._all)
-            hint = f" Did you mean /{meant}?" if meant else ""
+            near = nearest(name, [*self._all, *ALIASES])
+            hint = f" Did you mean /{meant(near)}?" if near else ""
             return note("✗", f"There is no /{visible_line(name)}.{hint} /help lists them.", _ERROR)
         try:
             return command.run(rest.split(maxsplit=1) if command.takes_text else rest.split())
@@ -119,10 +120,13 @@ class Commands:
         words = before.split(" ")
         if before.startswith("/"):
             if len(words) == 1:
-                return [
-                    (f"/{name}", it.about) for name, it in self._all.items() if f"/{name}".startswith(before)
+                # A name from another tool is completed if it is typed, but it is not in the list.
+                other = [(f"/{name}", f"the same as /{command}") for name, command in ALIASES.items()]
+                own = [(f"/{name}", it.about) for name, it in self._all.items()]
+                return [each for each in own if each[0].startswith(before)] or [
+                    each for each in other if each[0].startswith(before)
                 ]
-            command = self._all.get(words[0][1:])
+            command = self._all.get(meant(words[0][1:]))
             found = command.complete(words[1:-1]) if command else ()
             return [(text, about) for text, about in found if text.startswith(words[-1])]
         if words[-1].startswith("#"):

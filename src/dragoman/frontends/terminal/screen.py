@@ -69,6 +69,10 @@ class Screen:
     @contextmanager
     def lend(self) -> Iterator[None]:
         """Leave the terminal to another program or prompt. What is printed meanwhile appears afterwards."""
+        if self._lent:
+            # The one that has it lends it on.
+            yield
+            return
         if self.is_live:
             self._write(self._erasure())
         self._lent = True

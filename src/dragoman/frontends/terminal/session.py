@@ -29,7 +29,7 @@ from dragoman.frontends.terminal.stored_chats import (
     release_chat,
 )
 from dragoman.journal.store import JournalInfo
-from dragoman.lm import CancellationToken, Consumer, LanguageModel, Message, ToolCallPart, user
+from dragoman.lm import CancellationToken, Consumer, DataPart, LanguageModel, Message, ToolCallPart, user
 from dragoman.logs import Redaction
 from dragoman.loop.events import CallDecided, EndReason
 from dragoman.loop.history import close
@@ -285,8 +285,15 @@ class ChatSession:
         await self._recorder.flush()
         return stored
 
-    async def answer(self, prompt: str, hooks: Hooks, token: CancellationToken) -> EndReason:
-        """Send the prompt to the model, handle its calls, and record the messages."""
+    @property
+    def is_agent(self) -> bool:
+        """Whether the model is an agent, which reads files itself."""
+        return "agent" in self.model.info.tags
+
+    async def answer(
+        self, prompt: str, hooks: Hooks, token: CancellationToken, *attached: DataPart
+    ) -> EndReason:
+        """Send the prompt to the model with what goes along, handle its calls, and record the messages."""
         await self._recorder.begin(prompt, self.model_name, self.workspace)
         settings = self._config.loop
         loop = ToolLoop(
@@ -303,7 +310,7 @@ class ChatSession:
             clock=self._clock,
             agent=self.model_name,
         )
-        run = begin((*self.messages, user(prompt)))
+        run = begin((*self.messages, user(prompt, *attached)))
         self._recorder.messages(run.messages)
         self.permissions.record.watcher = partial(_report_unasked, hooks)
         try:
