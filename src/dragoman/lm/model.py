@@ -12,6 +12,7 @@ from typing import Protocol, runtime_checkable
 import msgspec
 
 from dragoman.lm.cancellation import CancellationToken
+from dragoman.lm.json import JsonObject
 from dragoman.lm.messages import Message
 from dragoman.lm.parts import (
     ActivityPart,
@@ -63,6 +64,10 @@ class ModelInfo(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True)
     # What it can do, for consumers that look at nothing else. A back end names what `capabilities` has no field for: `agent`,
     # `permissions` (it may ask before it acts), `thinking`. `with_capability_tags` adds the rest.
     tags: tuple[str, ...] = ()
+    # Of the whole context, as the model has reported it. `max_input_tokens` limits requests; an agent shortens its own context.
+    max_context_window_tokens: int | None = None
+    # A JSON Schema of what a request may choose (`RequestOptions.model_configuration`).
+    configuration_schema: JsonObject | None = None
     is_byok: bool | None = msgspec.field(default=None, name="isBYOK")
     is_user_selectable: bool | None = None
 

@@ -17,10 +17,12 @@ __all__ = [
     "REQUEST_FAILED",
     "AddRule",
     "AllowRecent",
+    "AskOffer",
     "ChangeFolders",
     "ChatRequest",
     "CountTokens",
     "Initialize",
+    "LogIn",
     "ModelList",
     "ShowQuestion",
     "ToolInput",
@@ -98,6 +100,18 @@ class AddRule(_Form, frozen=True):
 
     id: str
     toml: str
+
+
+class AskOffer(_Form, frozen=True):
+    """A request for what an agent offers. `look`: start it for that, if nothing is known yet."""
+
+    model_id: str
+    look: bool = False
+
+
+class LogIn(_Form, frozen=True):
+    model_id: str
+    method_id: str
 
 
 class ChatRequest(_Form, frozen=True):

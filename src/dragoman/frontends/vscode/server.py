@@ -17,6 +17,7 @@ import msgspec
 from dragoman import __version__
 from dragoman.frontends.rule_offers import CannotAddRule, RuleOffer, RuleOffers
 from dragoman.frontends.side_requests import is_side_request
+from dragoman.frontends.vscode.agent_handlers import AgentHandlers
 from dragoman.frontends.vscode.protocol import (
     ACTIVITY_OPTION,
     NOT_INITIALIZED,
@@ -53,6 +54,7 @@ from dragoman.lm import (
     Delivery,
     Features,
     LanguageModelError,
+    ModelInfo,
     Part,
     Request,
     TextPart,
@@ -109,8 +111,11 @@ class VsCodeServer:
             "permissions/recent": self._recent,
             "permissions/allow": self._allow,
             "permissions/addRule": self._add_rule,
+            **AgentHandlers(models, self._first_folder).rows,
             "shutdown": self._shutdown,
         }
+        # The models as the editor last got them.
+        self._listed: tuple[ModelInfo, ...] = ()
 
     # As a receiver.
 
@@ -150,6 +155,16 @@ class VsCodeServer:
         """Notify the editor that the list of models has changed."""
         if self._consumer is not None:
             self._connection.notify("lm/modelsChanged", {})
+
+    def _offer_changed(self, model_id: str) -> None:
+        if self._consumer is None or self._connection.closed is not None:
+            return
+        self._connection.notify("agent/offerChanged", {"modelId": model_id})
+        if self._models.infos() != self._listed:
+            self._connection.notify("lm/modelsChanged", {})
+
+    def _first_folder(self) -> str | None:
+        return next(iter(self._consumer.workspace_folders), None) if self._consumer is not None else None
 
     async def close(self) -> None:
         """Cancel the open requests, and end every agent."""
@@ -213,7 +228,9 @@ class VsCodeServer:
 
     async def _list_models(self, _incoming: Incoming) -> object:
         await self._models.learn()
-        return ModelList(self._models.infos())
+        self._models.watch_offers(self._offer_changed)
+        self._listed = self._models.infos()
+        return ModelList(self._listed)
 
     async def _respond(self, incoming: Incoming) -> object:
         chat = decode_chat_request(incoming.params)
