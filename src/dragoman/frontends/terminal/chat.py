@@ -6,13 +6,23 @@ import asyncio
 import signal
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, nullcontext
+from dataclasses import dataclass
 from typing import Protocol
 
+from rich.console import RenderableType
 from rich.style import Style
 
 from dragoman.clock import Clock
 from dragoman.frontends.terminal.attachments import Attachments
-from dragoman.frontends.terminal.commands import Commands, Leave, Resume
+from dragoman.frontends.terminal.commands import (
+    Commands,
+    Compact,
+    EditPrompt,
+    Leave,
+    Resume,
+    SendPrompt,
+)
+from dragoman.frontends.terminal.compacting import how_else
 from dragoman.frontends.terminal.host import DONE, FAILED, INTERRUPTED, TerminalHost
 from dragoman.frontends.terminal.interrupts import Interrupts
 from dragoman.frontends.terminal.keys import quiet
@@ -22,16 +32,23 @@ from dragoman.frontends.terminal.screen import Screen
 from dragoman.frontends.terminal.session import ChatSession
 from dragoman.frontends.terminal.suspension import Suspension
 from dragoman.frontends.terminal.transcript import Transcript
-from dragoman.lm import CancellationSource, DataPart
+from dragoman.lm import (
+    CancellationError,
+    CancellationSource,
+    DataPart,
+    LanguageModelError,
+    until_cancelled,
+)
 from dragoman.loop.events import EndReason
 from dragoman.visible import visible_line
 
-__all__ = ["Chat", "Prompts", "Turns", "live"]
+__all__ = ["Chat", "Interaction", "Prompts", "Turns", "live"]
 
 # How often the live lines are drawn: fast enough for a spinner and for text to flow, slow enough to cost nothing.
 _FRAME_SECONDS = 0.08
 _DIM = Style(dim=True)
 _NOTICE = Style(color="yellow")
+_ERROR = Style(color="red")
 
 
 class Prompts(Protocol):
@@ -72,6 +89,22 @@ class Turns:
                 return host.exit_code(await self.run(prompt, host))
         except PromptInterrupted:
             return FAILED if host.is_cut else INTERRUPTED
+
+    async def compact(self) -> RenderableType:
+        """Let the model make its context shorter. Returns what to print."""
+        self._interrupts.forget()
+        source = self._source = CancellationSource()
+        try:
+            await until_cancelled(self._session.compact(), source.token)
+        except CancellationError:
+            return note("⊘", "Cancelled. The context is as it was.", _NOTICE)
+        except LanguageModelError as problem:
+            name = self._session.model.info.name
+            said = how_else(name) if problem.kind == "not_found" else problem.sentence
+            return note("✗", visible_line(said), _ERROR)
+        finally:
+            self._source = None
+        return note("●", "The context is shorter now. The chat still has everything that was said.")
 
     def interrupt(self) -> None:
         if self._interrupts.is_paused:
@@ -128,6 +161,23 @@ class Watching(Protocol):
     def __call__(self, on_escape: Callable[[], None]) -> AbstractContextManager[None]: ...
 
 
+def _no_keys(on_escape: Callable[[], None]) -> AbstractContextManager[None]:
+    del on_escape
+    return nullcontext()
+
+
+@dataclass(frozen=True, slots=True)
+class Interaction:
+    """What only a chat with a person at a terminal has."""
+
+    resume: Resuming | None = None
+    watching: Watching = _no_keys
+    # What goes along with a prompt.
+    attach: Callable[[str], Attachments] = lambda _prompt: Attachments()
+    # Begins the next prompt in an editor.
+    edit: Callable[[str], None] = lambda _text: None
+
+
 class Chat:
     def __init__(
         self,
@@ -138,9 +188,7 @@ class Chat:
         turns: Turns,
         host: TerminalHost,
         clock: Clock,
-        resume: Resuming | None = None,
-        watching: Watching | None = None,
-        attach: Callable[[str], Attachments] = lambda _prompt: Attachments(),
+        interaction: Interaction | None = None,
     ) -> None:
         self._screen = screen
         self._transcript = transcript
@@ -149,9 +197,7 @@ class Chat:
         self._turns = turns
         self._host = host
         self._clock = clock
-        self._resume = resume
-        self._watching = watching
-        self._attach = attach
+        self._with_person = interaction or Interaction()
 
     async def talk(self) -> int:
         """Run a chat until the user leaves. Returns the exit code."""
@@ -177,19 +223,24 @@ class Chat:
         try:
             self._screen.print(self._commands.run(line))
         except Resume as wanted:
-            if self._resume is not None:
-                await self._resume(wanted.wanted)
+            if self._with_person.resume is not None:
+                await self._with_person.resume(wanted.wanted)
+        except EditPrompt as draft:
+            self._with_person.edit(draft.text)
+        except SendPrompt as sent:
+            await self._answer(sent.prompt)
+        except Compact:
+            self._screen.print(await self._turns.compact())
 
     async def _answer(self, prompt: str) -> None:
-        attached = self._attach(prompt)
+        attached = self._with_person.attach(prompt)
         for words in attached.sent:
             self._screen.print(note("+", visible_line(words), _DIM))
         for words in attached.not_sent:
             self._screen.print(note("○", visible_line(words), _NOTICE))
         self._transcript.begin()
-        watching = nullcontext() if self._watching is None else self._watching(self._turns.stop)
         async with live(self._transcript, self._screen, self._clock):
-            with watching:
+            with self._with_person.watching(self._turns.stop):
                 await self._turns.run(prompt, self._host, *attached.parts)
 
 

@@ -18,7 +18,7 @@ from rich.text import Text
 from dragoman.clock import Clock, SystemClock
 from dragoman.config import Config, ConfigError
 from dragoman.frontends.terminal.attachments import Attachments, ModelTakes, attachments
-from dragoman.frontends.terminal.chat import Chat, Turns, live
+from dragoman.frontends.terminal.chat import Chat, Interaction, Turns, live
 from dragoman.frontends.terminal.choosing import choose_chat
 from dragoman.frontends.terminal.command_names import is_leaving
 from dragoman.frontends.terminal.commands import Commands
@@ -136,7 +136,7 @@ async def interactive(
     """A chat with the user at the terminal. It begins with what was said before."""
     screen = Screen(Console(file=sys.stdout))
     transcript = _transcript(session, screen, clock)
-    commands = Commands(session, toggle_thinking=transcript.toggle_thinking)
+    commands = Commands(session, toggle_thinking=transcript.toggle_thinking, control=screen.control)
     interrupts = Interrupts(clock)
     suspension = Suspension(screen)
     keys = TerminalKeys(suspend=suspension.suspend)
@@ -167,9 +167,7 @@ async def interactive(
         turns,
         host,
         clock,
-        resume,
-        keys.watching,
-        lambda prompt: _attached(session, prompt),
+        Interaction(resume, keys.watching, lambda prompt: _attached(session, prompt), line.edit_next),
     )
     with screen.instead_of_stderr():
         screen.print(greeting)

@@ -29,13 +29,17 @@ class CannotExport(Exception):
 def as_markdown(messages: Sequence[Message], title: str) -> str:
     """A conversation as Markdown: prompts and answers as they are, a section for each; calls and their results folded."""
     blocks = [f"# {gfm.escape(title)}"]
+    speaker = ""
     for message in messages:
         said = [block for part in message.content for block in _blocks(part)]
-        if message.role in ("user", "assistant") and said:
-            is_prompt = message.role == "user" and not message.results
-            if is_prompt or (message.role == "assistant" and message.text.strip()):
-                blocks.append("## You" if is_prompt else "## Model")
-            blocks += said
+        # Results go below the calls that they belong to.
+        speaks = "You" if message.role == "user" and not message.results else "Model"
+        if message.role == "system" or not said:
+            continue
+        if speaks != speaker:
+            blocks.append(f"## {speaks}")
+            speaker = speaks
+        blocks += said
     return "\n\n".join(blocks) + "\n"
 
 

@@ -60,6 +60,11 @@ class Screen:
         if self.is_live and not self._lent:
             self._write(f"{self._erasure()}{sequence}\n{self._drawing()}")
 
+    def control(self, sequence: str) -> None:
+        """Send a control sequence that draws nothing."""
+        if self.is_live:
+            self._write(sequence)
+
     def show(self, renderable: RenderableType | None) -> None:
         """Make this the live lines; None for none."""
         self._shown = renderable

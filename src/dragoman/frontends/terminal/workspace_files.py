@@ -44,6 +44,8 @@ class WorkspaceFiles:
         found = dict.fromkeys(listed)
         if not begun.startswith(("/", "~", "../")):
             found |= dict.fromkeys(_ranked(begun, self._indexed()))
+        # Of a folder that was typed to its end, what is in it.
+        found.pop(begun, None)
         return list(found)[:MOST_OFFERED]
 
     def _listed(self, begun: str) -> Iterator[str]:
