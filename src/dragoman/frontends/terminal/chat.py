@@ -15,12 +15,12 @@ from rich.style import Style
 from dragoman.clock import Clock
 from dragoman.frontends.terminal.attachments import Attachments
 from dragoman.frontends.terminal.commands import (
+    AgentCommand,
     Commands,
     Compact,
     EditPrompt,
     Leave,
     Resume,
-    SendPrompt,
 )
 from dragoman.frontends.terminal.compacting import how_else
 from dragoman.frontends.terminal.host import DONE, FAILED, INTERRUPTED, TerminalHost
@@ -227,7 +227,7 @@ class Chat:
                 await self._with_person.resume(wanted.wanted)
         except EditPrompt as draft:
             self._with_person.edit(draft.text)
-        except SendPrompt as sent:
+        except AgentCommand as sent:
             await self._answer(sent.prompt)
         except Compact:
             self._screen.print(await self._turns.compact())

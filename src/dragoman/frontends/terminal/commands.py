@@ -39,7 +39,7 @@ from dragoman.store import StoreError
 from dragoman.tools.registry import RegistryError, ToolInfo
 from dragoman.visible import visible_line
 
-__all__ = ["Commands", "Compact", "EditPrompt", "Leave", "Resume", "SendPrompt"]
+__all__ = ["AgentCommand", "Commands", "Compact", "EditPrompt", "Leave", "Resume"]
 
 _DIM = Style(dim=True)
 _BOLD = Style(bold=True)
@@ -71,7 +71,7 @@ class EditPrompt(Exception):
         self.text = text
 
 
-class SendPrompt(Exception):
+class AgentCommand(Exception):
     """The command is one of the agent's: this prompt runs it."""
 
     def __init__(self, prompt: str) -> None:
@@ -156,7 +156,7 @@ class Commands:
         name, rest = (*line[1:].split(maxsplit=1), "", "")[:2]
         command = self._all.get(meant(name))
         if command is None and name in {each.name for each in self._session.agent_commands}:
-            raise SendPrompt(line)
+            raise AgentCommand(line)
         if command is None:
             near = nearest(name, [*self._all, *ALIASES])
             hint = f" Did you mean /{meant(near)}?" if near else ""
@@ -354,7 +354,7 @@ class Commands:
         command = compact_command(each.name for each in self._session.agent_commands)
         if command is None:
             raise _Misuse(how_else(self._session.model.info.name))
-        raise SendPrompt(" ".join([f"/{command}", *words]))
+        raise AgentCommand(" ".join([f"/{command}", *words]))
 
     def _edit(self, words: list[str]) -> RenderableType:
         raise EditPrompt(" ".join(words))

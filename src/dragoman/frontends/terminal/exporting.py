@@ -10,6 +10,7 @@ from pathlib import Path
 
 from dragoman.lm import DataPart, Message, TextPart, ToolCallPart, ToolResultPart, gfm
 from dragoman.lm.json import canonical
+from dragoman.lm.parts import LINK
 from dragoman.permissions.action import is_permission_tool
 from dragoman.whole_file import write_whole
 
@@ -47,6 +48,8 @@ def _blocks(part: object) -> Iterator[str]:
     match part:
         case TextPart(value=text) if text.strip():
             yield text.strip()
+        case DataPart(name=name, mime_type=mime_type) if mime_type == LINK:
+            yield f"*{gfm.escape(name)}*"
         case DataPart(name=name, mime_type=mime_type) if not part.is_internal:
             yield f"*{gfm.escape(name or mime_type)}, {len(part.data):,} bytes*"
         case ToolCallPart(name=name) if not is_permission_tool(name):

@@ -244,8 +244,10 @@ def blocks_of(parts: Sequence[Part], *, images: bool) -> tuple[tuple[ContentBloc
 
 def _links(part: DataPart) -> Iterator[ResourceLinkBlock]:
     """Every agent takes links, by the protocol."""
-    for address in part.data.decode("utf-8", "replace").split():
-        yield ResourceLinkBlock(address, part.name or address)
+    for line in part.data.decode("utf-8", "replace").splitlines():
+        # "Any lines beginning with the '#' character are comment lines and are ignored."
+        if (address := line.strip()) and not address.startswith("#"):
+            yield ResourceLinkBlock(address, part.name or address)
 
 
 def context_block(text: str) -> TextBlock:
