@@ -23,6 +23,7 @@ __all__ = [
     "INTERRUPT",
     "SHOW",
     "SUSPEND",
+    "SWITCH_MODE",
     "KeySource",
     "TerminalKeys",
     "keep_typed_ahead",
@@ -32,6 +33,8 @@ __all__ = [
 ESCAPE = "escape"
 INTERRUPT = "c-c"
 SUSPEND = "c-z"
+# Shift-Tab.
+SWITCH_MODE = "s-tab"
 # Several keys at once: a paste, or fast typing. Neither is an answer to a question.
 BURST = "burst"
 # The terminal is gone.

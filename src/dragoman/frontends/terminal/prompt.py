@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Iterable
+import sys
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from pathlib import Path
 
 from prompt_toolkit import PromptSession
@@ -11,12 +12,13 @@ from prompt_toolkit.application import get_app, run_in_terminal
 from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
-from prompt_toolkit.filters import Condition, to_filter
+from prompt_toolkit.filters import Condition, has_completions, to_filter
 from prompt_toolkit.formatted_text import FormattedText
 from prompt_toolkit.history import InMemoryHistory
 from prompt_toolkit.input import Input
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.output import Output
+from prompt_toolkit.output.plain_text import PlainTextOutput
 from prompt_toolkit.styles import Style
 
 from dragoman.frontends.terminal.editor import CannotEdit, edited
@@ -25,6 +27,7 @@ from dragoman.frontends.terminal.keys import keep_typed_ahead
 from dragoman.frontends.terminal.mentions import begun_mention, written
 from dragoman.frontends.terminal.prompt_history import prompt_history
 from dragoman.frontends.terminal.screen import Screen
+from dragoman.frontends.terminal.status import StatusPart
 from dragoman.frontends.terminal.suspension import Suspension
 from dragoman.visible import visible_line
 
@@ -38,9 +41,11 @@ _MENU_ROWS = 6
 _STYLE = Style.from_dict(
     {
         "mark": "ansicyan bold",
-        "question": "ansiyellow",
-        "bottom-toolbar": "noreverse ansibrightblack",
-        "bottom-toolbar.model": "ansicyan",
+        "question": "bold",
+        # Not bright black: in some palettes that is the background.
+        "bottom-toolbar": "noreverse dim",
+        "bottom-toolbar.model": "nodim ansicyan",
+        "bottom-toolbar.mode": "nodim reverse",
     }
 )
 
@@ -56,8 +61,8 @@ class PromptLine:
     """The input line for prompts and reasons.
 
     `suggest` is given the text before the cursor, and answers with what its last word could become; `files` is given the
-    beginning of a path, and answers with paths, in a thread. `toolbar` is the line below, a name and the rest. The arrow
-    keys recall the prompts that `is_recalled` accepts.
+    beginning of a path, and answers with paths, in a thread. The arrow keys recall the prompts that `is_recalled`
+    accepts. `toolbar` has the parts of the line below that fit into a width; `switch_mode` is what Shift-Tab does.
     """
 
     def __init__(
@@ -70,7 +75,8 @@ class PromptLine:
         files: Callable[[str], Iterable[str]] | None = None,
         is_recalled: Callable[[str], bool] = lambda _prompt: True,
         suspension: Suspension | None = None,
-        toolbar: Callable[[], tuple[str, str]] = lambda: ("", ""),
+        toolbar: Callable[[int], Sequence[StatusPart]] = lambda _width: (),
+        switch_mode: Callable[[], object] = lambda: None,
         source: Input | None = None,
         output: Output | None = None,
     ) -> None:
@@ -82,8 +88,12 @@ class PromptLine:
         self._toolbar = toolbar
         # What the next prompt begins with, in the editor.
         self._draft: str | None = None
+        self._switch_mode = switch_mode
         self._hint = ""
         self._was_read = False
+        if output is None and self._is_dumb:
+            # The library shows the cursor with a control sequence, which such a terminal prints.
+            output = PlainTextOutput(sys.stdout)
         self._session: PromptSession[str] = PromptSession(
             history=prompt_history(state_dir, is_recalled),
             completer=_Completer(suggest, files),
@@ -120,7 +130,7 @@ class PromptLine:
         try:
             with self._screen.lend():
                 return await self._session.prompt_async(
-                    FormattedText([("class:mark", MARK)]),
+                    self._mark(),
                     default=draft or "",
                     pre_run=None if draft is None else self._open_editor,
                     handle_sigint=False,
@@ -142,6 +152,16 @@ class PromptLine:
         except EOFError:
             return None
         return text.strip() or None
+
+    @property
+    def _is_dumb(self) -> bool:
+        return self._screen.console.is_dumb_terminal
+
+    def _mark(self) -> FormattedText:
+        """The mark before what is typed. Without a status line, the mode stands before it."""
+        parts = self._toolbar(self._session.output.get_size().columns) if self._is_dumb else ()
+        mode = "".join(f"{part.text} " for part in parts if part.kind == "mode")
+        return FormattedText([("class:mark", f"{mode}{MARK}")])
 
     def _on_typing(self, _buffer: Buffer) -> None:
         self._hint = ""
@@ -173,8 +193,11 @@ class PromptLine:
     def _bottom(self) -> FormattedText:
         if self._hint:
             return FormattedText([("class:bottom-toolbar", self._hint)])
-        name, rest = self._toolbar()
-        return FormattedText([("class:bottom-toolbar.model", name), ("class:bottom-toolbar", f" · {rest}")])
+        parts = self._toolbar(self._session.output.get_size().columns)
+        line: list[tuple[str, str]] = []
+        for part in parts:
+            line += [("class:bottom-toolbar", " · "), (f"class:bottom-toolbar.{part.kind}", part.text)]
+        return FormattedText(line[1:])
 
     def _bindings(self) -> KeyBindings:
         bindings = KeyBindings()
@@ -205,6 +228,13 @@ class PromptLine:
         @bindings.add("c-x", "c-e")
         def edit(_event: KeyPressEvent) -> None:
             self._open_editor()
+
+        # While completions are shown, it goes to the one before.
+        # A terminal that cannot draw a status line would not show the switch: there is a command for it.
+        @bindings.add("s-tab", filter=~has_completions & Condition(lambda: not self._is_dumb))
+        def switch_mode(event: KeyPressEvent) -> None:
+            self._switch_mode()
+            event.app.invalidate()
 
         @bindings.add("c-d")
         def leave(event: KeyPressEvent) -> None:
