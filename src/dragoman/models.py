@@ -42,7 +42,7 @@ from dragoman.lm import (
     ModelInfo,
     with_capability_tags,
 )
-from dragoman.lm.offering import Offering
+from dragoman.lm.offering import OfferingModel
 from dragoman.logs import Redaction
 from dragoman.nearest import nearest
 
@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from dragoman.store import AgentStore, Database
 
 __all__ = [
+    "AgentSource",
     "LiveConversation",
     "ModelNotUsable",
     "Models",
@@ -210,23 +211,6 @@ class ModelSource(Protocol):
     @property
     def permissions(self) -> PermissionServices: ...
 
-    @property
-    def journals(self) -> Journals: ...
-
-    def conversing(self, model_id: str) -> Conversing | None:
-        """The model of that name, if it is an agent. Raises `LanguageModelError` if there is none."""
-        ...
-
-    def offering(self, model_id: str) -> Offering | None:
-        """The model of that name, if it offers something to choose. Raises `LanguageModelError` if there is none."""
-        ...
-
-    def watch_offers(self, on_change: Callable[[str], None]) -> None:
-        """Call a function with the id of each model whose offer has changed."""
-        ...
-
-    def conversations(self) -> tuple[LiveConversation, ...]: ...
-
     async def learn(self) -> None: ...
 
     def infos(self) -> tuple[ModelInfo, ...]: ...
@@ -238,6 +222,27 @@ class ModelSource(Protocol):
         ...
 
     async def close(self) -> None: ...
+
+
+class AgentSource(ModelSource, Protocol):
+    """With what belongs to agents: their conversations, and what they offer."""
+
+    @property
+    def journals(self) -> Journals: ...
+
+    def conversing(self, model_id: str) -> Conversing | None:
+        """The model of that name, if it is an agent. Raises `LanguageModelError` if there is none."""
+        ...
+
+    def offering(self, model_id: str) -> OfferingModel | None:
+        """The model of that name, if it offers something to choose. Raises `LanguageModelError` if there is none."""
+        ...
+
+    def watch_offers(self, on_change: Callable[[str], None]) -> None:
+        """Call a function with the id of each model whose offer has changed."""
+        ...
+
+    def conversations(self) -> tuple[LiveConversation, ...]: ...
 
 
 class Models:
@@ -271,7 +276,7 @@ class Models:
         self._learnt = learnt
         self._learning: list[Learning] = []
         self._conversing: dict[str, Conversing] = {}
-        self._offering: dict[str, Offering] = {}
+        self._offering: dict[str, OfferingModel] = {}
         self._on_offer: Callable[[str], None] | None = None
 
     @property
@@ -298,7 +303,7 @@ class Models:
                 self._learning.append(model)
             if isinstance(model, Conversing):
                 self._conversing[model_id] = model
-            if isinstance(model, Offering):
+            if isinstance(model, OfferingModel):
                 self._offering[model_id] = model
                 model.watch_offer(partial(self._offer_changed, model_id))
             self._made[model_id] = GuardedModel(model, style)
@@ -317,7 +322,7 @@ class Models:
         self.get(model_id)
         return self._conversing.get(model_id)
 
-    def offering(self, model_id: str) -> Offering | None:
+    def offering(self, model_id: str) -> OfferingModel | None:
         self.get(model_id)
         return self._offering.get(model_id)
 

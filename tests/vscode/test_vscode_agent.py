@@ -201,13 +201,15 @@ async def test_a_login_is_found_before_any_prompt(tmp_path: Path) -> None:
 
 
 async def test_the_context_meter_shows_what_the_agent_reported(tmp_path: Path) -> None:
-    used = {"sessionUpdate": "usage_update", "used": 53_000, "size": 200_000}
+    cost = {"amount": 0.25, "currency": "USD"}
+    used = {"sessionUpdate": "usage_update", "used": 53_000, "size": 200_000, "cost": cost}
     async with editor_in(tmp_path) as (editor, _):
         await _models(editor)
         answer = await Chat(editor, "fake").say(prompt(["update", used], ["say", "done"]))
         [usage] = [part for part in answer.parts if part.get("mimeType") == "usage"]
         counted = json.loads(base64.b64decode(usage["data"]))
-        assert counted == {"prompt_tokens": 53_000, "completion_tokens": 0, "total_tokens": 53_000}
+        meter = {"prompt_tokens": 53_000, "completion_tokens": 0, "total_tokens": 53_000}
+        assert counted == {**meter, "context_size": 200_000, "cost": 0.25, "currency": "USD"}
         await soon(editor.models_changed.wait())
         [model] = [model for model in await _models(editor) if model["id"] == "fake"]
         assert model["maxContextWindowTokens"] == 200_000

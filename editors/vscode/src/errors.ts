@@ -11,6 +11,9 @@ const NEXT_STEP = 'Run “Dragoman: Show Log” to see why, or “Dragoman: Chec
 export function sentence(error: unknown): string {
   if (error instanceof RpcError) {
     // An error with a kind was written for users, and contains the next step.
+    if (error.kind === 'auth_required') {
+      return `${ended(error.message)} Or run “Dragoman: Sign In…”.`;
+    }
     return error.kind === undefined ? `${ended(error.message)} ${NEXT_STEP}` : error.message;
   }
   if (error instanceof ConnectionClosed) {

@@ -1,9 +1,12 @@
 /** The extension: wires the backend to the model provider, the permission tools, the participant and the status bar. */
 import * as path from 'node:path';
 import * as vscode from 'vscode';
+import { registerAgentCommands } from './agents';
+import { AgentState } from './agentState';
 import { PendingApprovals } from './approvals';
 import { Backend, type BackendState, type Launch } from './backend';
 import { configured, offerInstall, registerCommands } from './commands';
+import { registerConversations } from './conversations';
 import { features } from './convert';
 import { sweep } from './environments';
 import { locate, type Places } from './locate';
@@ -14,6 +17,7 @@ import { RememberedModels } from './remembered';
 import { needsRestart, SECTION, settings } from './settings';
 import { Status } from './status';
 import { registerPermissionTools } from './tools';
+import type { StoredConversation } from './wire';
 
 /** A key of the global state: the user does not want the offer to install. */
 const NO_OFFER = 'noOffer';
@@ -24,6 +28,8 @@ let lasting: { readonly backend: Backend; readonly log: vscode.LogOutputChannel 
 export function activate(context: vscode.ExtensionContext): void {
   const log = vscode.window.createOutputChannel('Dragoman', { log: true });
   const status = new Status();
+  const agents = new AgentState(context.workspaceState, () => status.agents(agents.lines));
+  status.agents(agents.lines);
   const approvals = new PendingApprovals((count) => status.waiting(count));
   const { version } = context.extension.packageJSON as { version: string };
   const places = (): Places => ({
@@ -74,9 +80,10 @@ export function activate(context: vscode.ExtensionContext): void {
   });
   lasting = { backend: running, log };
   const memory = memoryOf(context.workspaceState, version, running);
-  const provider = new Provider(running, memory, settings, approvals, (message) => log.warn(message));
+  const provider = new Provider(running, memory, settings, approvals, (message) => log.warn(message), agents);
   const failure = () => (running.state.name === 'failed' ? running.state.reason : undefined);
-  const participant = vscode.chat.createChatParticipant(PARTICIPANT, (...asked) => respond({ approvals, failure }, ...asked));
+  const stored = async (id: string) => (await running.request('conversations/messages', { id })) as StoredConversation;
+  const participant = vscode.chat.createChatParticipant(PARTICIPANT, (...asked) => respond({ approvals, failure, agents, stored }, ...asked));
   participant.iconPath = new vscode.ThemeIcon('comment-discussion');
 
   context.subscriptions.push(
@@ -86,6 +93,8 @@ export function activate(context: vscode.ExtensionContext): void {
     vscode.lm.registerLanguageModelChatProvider('dragoman', provider),
     registerPermissionTools(running, approvals),
     registerQuestionDocuments(running),
+    registerAgentCommands({ backend: running, state: agents }),
+    registerConversations(running),
     registerCommands({ backend: running, approvals, log, places }),
     vscode.workspace.onDidChangeWorkspaceFolders(() =>
       running.notify('workspace/didChangeFolders', { workspaceFolders: folders() }),

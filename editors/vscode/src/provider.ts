@@ -1,11 +1,13 @@
 /** The models of the backend as language models of VS Code. The provider has no state that requests share. */
 import * as vscode from 'vscode';
+import { type AgentState, usageOf } from './agentState';
 import type { PendingApprovals } from './approvals';
 import type { Backend } from './backend';
 import { signalOf, within } from './cancellation';
 import { features, fromWire, toWireMessage, toWireMessages, toWireTools } from './convert';
 import { errorText, isCancellation, languageModelError } from './errors';
-import { ACTIVITY_OPTION, isPermissionTool, type ModelInformation, type Part } from './wire';
+import { RpcError } from './rpc';
+import { ACTIVITY_OPTION, isPermissionTool, type ModelInformation, type Part, USAGE } from './wire';
 
 /** The same value as in the backend: about the average of recent tokenizers, in any script. */
 const BYTES_A_TOKEN = 4;
@@ -40,6 +42,7 @@ export class Provider implements vscode.LanguageModelChatProvider<Information> {
   readonly #settings: () => ProviderSettings;
   readonly #approvals: PendingApprovals;
   readonly #log: (message: string) => void;
+  readonly #agents: AgentState;
   readonly #changed = new vscode.EventEmitter<void>();
   readonly onDidChangeLanguageModelChatInformation = this.#changed.event;
 
@@ -49,7 +52,9 @@ export class Provider implements vscode.LanguageModelChatProvider<Information> {
     settings: () => ProviderSettings,
     approvals: PendingApprovals,
     log: (message: string) => void,
+    agents: AgentState,
   ) {
+    this.#agents = agents;
     this.#backend = backend;
     this.#memory = memory;
     this.#settings = settings;
@@ -74,6 +79,7 @@ export class Provider implements vscode.LanguageModelChatProvider<Information> {
     try {
       const models = await within(LIST_MS, signal, (bounded) => this.#models(silent, bounded));
       const { models: wanted } = this.#settings();
+      this.#agents.named(models);
       return models
         .filter(({ id }) => wanted.length === 0 || wanted.includes(id))
         .map((model) => ({ isUserSelectable: true, isBYOK: true, ...model, ...described(model) }));
@@ -126,6 +132,7 @@ export class Provider implements vscode.LanguageModelChatProvider<Information> {
       if (token.isCancellationRequested || (part.type === 'thinking' && thinking === 'hide')) {
         return;
       }
+      this.#note(model.id, part);
       const made = fromWire(part);
       if (made !== undefined) {
         hasSpoken ||= part.type === 'text' || part.type === 'tool_call';
@@ -144,18 +151,21 @@ export class Provider implements vscode.LanguageModelChatProvider<Information> {
             tools,
             toolMode: options.toolMode === vscode.LanguageModelChatToolMode.Required ? 'required' : 'auto',
             modelOptions: { ...options.modelOptions, [ACTIVITY_OPTION]: takesActivity },
-            modelConfiguration: options.modelConfiguration,
+            // What VS Code has from the user wins.
+            modelConfiguration: { ...this.#agents.chosen(model.id), ...options.modelConfiguration },
             requestInitiator: options.requestInitiator,
           },
         },
         { signal, onPart },
       );
+      this.#agents.loginNeeded(model.id, false);
     } catch (error) {
       if (token.isCancellationRequested || isCancellation(error)) {
         // Resolve, so that the streamed parts stay in the history.
         return;
       }
       this.#log(`${model.id}: ${String(error)}`);
+      this.#agents.loginNeeded(model.id, error instanceof RpcError && error.kind === 'auth_required');
       if (!hasSpoken) {
         throw languageModelError(error);
       }
@@ -163,6 +173,13 @@ export class Provider implements vscode.LanguageModelChatProvider<Information> {
       progress.report(new vscode.LanguageModelTextPart(errorText(error)));
     } finally {
       dispose();
+    }
+  }
+
+  #note(modelId: string, part: Part): void {
+    const usage = part.type === 'usage' ? part : part.type === 'data' && part.mimeType === USAGE ? usageOf(part.data) : undefined;
+    if (usage !== undefined) {
+      this.#agents.used(modelId, usage);
     }
   }
 

@@ -6,6 +6,7 @@ export class Status {
   readonly #item = vscode.window.createStatusBarItem('dragoman.status', vscode.StatusBarAlignment.Right);
   #state: BackendState = { name: 'stopped' };
   #waiting = 0;
+  #agents: readonly string[] = [];
 
   constructor() {
     this.#item.name = 'Dragoman';
@@ -24,6 +25,12 @@ export class Status {
     this.#draw();
   }
 
+  /** Lines about the agents: chosen options, and the last usage. */
+  agents(lines: readonly string[]): void {
+    this.#agents = lines;
+    this.#draw();
+  }
+
   dispose(): void {
     this.#item.dispose();
   }
@@ -31,8 +38,8 @@ export class Status {
   #draw(): void {
     const { icon, tooltip, background } = this.#shown();
     this.#item.text = `${icon} Dragoman${this.#waiting > 0 ? ` $(bell-dot) ${this.#waiting}` : ''}`;
-    this.#item.tooltip =
-      this.#waiting > 0 ? `${tooltip}\nRequests of agents that wait for you: ${this.#waiting}` : tooltip;
+    const waiting = this.#waiting > 0 ? [`Requests of agents that wait for you: ${this.#waiting}`] : [];
+    this.#item.tooltip = [tooltip, ...waiting, ...this.#agents].join('\n');
     this.#item.backgroundColor = background === undefined ? undefined : new vscode.ThemeColor(background);
   }
 

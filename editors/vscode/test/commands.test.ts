@@ -3,9 +3,12 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import * as path from 'node:path';
 import { test } from 'node:test';
+import { registerAgentCommands } from '../src/agents';
+import { AgentState } from '../src/agentState';
 import { PendingApprovals } from '../src/approvals';
 import type { BackendState, Ready } from '../src/backend';
 import { registerCommands } from '../src/commands';
+import { registerConversations } from '../src/conversations';
 import { install } from '../src/install';
 import { locate, type Places } from '../src/locate';
 import * as vscode from './vscode';
@@ -48,6 +51,8 @@ function registered(command: readonly string[], state: BackendState, platform?: 
   };
   const approvals = new PendingApprovals(() => undefined);
   const log = { show: () => done.push('log') } as never;
+  registerAgentCommands({ backend, state: new AgentState(vscode.memento()) });
+  registerConversations(backend);
   registerCommands({ backend, approvals, log, places: () => places(command, platform) });
   const invoke = async (name: string) => {
     await editor.commands.get(`dragoman.${name}`)?.();

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { afterEach, test } from 'node:test';
 import { PendingApprovals } from '../src/approvals';
 import { respond } from '../src/participant';
-import { ACTIVITY, type Message, type Part } from '../src/wire';
+import { ACTIVITY, type Message, type Part, type StoredConversation } from '../src/wire';
 import * as vscode from './vscode';
 
 const { selectChatModels, invokeTool } = vscode.lm;
@@ -36,17 +36,29 @@ interface Circumstances {
   approvals?: PendingApprovals;
   failure?: string;
   source?: vscode.CancellationTokenSource;
+  needsLogin?: string;
+  stored?: StoredConversation;
+  prompt?: string;
+  command?: string;
+  history?: object[];
 }
 
-async function answered(selected: object | undefined, { references = [], approvals, failure, source }: Circumstances = {}) {
+async function answered(selected: object | undefined, circumstances: Circumstances = {}) {
+  const { references = [], approvals, failure, source, needsLogin, stored, prompt = 'hello', command, history = [] } = circumstances;
   const shown: string[] = [];
-  const stream = { markdown: (text: string) => shown.push(text), progress: () => undefined };
-  const request = { model: selected, prompt: 'hello', references, toolReferences: [], command: undefined };
+  const buttons: object[] = [];
+  const stream = { markdown: (text: string) => shown.push(text), progress: () => undefined, button: (one: object) => buttons.push(one) };
+  const request = { model: selected, prompt, references, toolReferences: [], command };
   const { token } = source ?? new vscode.CancellationTokenSource();
-  const host = { approvals: approvals ?? new PendingApprovals(() => undefined), failure: () => failure };
-  const result = await respond(host, request as never, { history: [] } as never, stream as never, token as never);
+  const host = {
+    approvals: approvals ?? new PendingApprovals(() => undefined),
+    failure: () => failure,
+    agents: { needsLogin: (id: string) => id === needsLogin },
+    stored: async () => stored ?? Promise.reject(new Error('There is no conversation.')),
+  };
+  const result = await respond(host, request as never, { history } as never, stream as never, token as never);
   const { messages } = (result.metadata ?? {}) as { messages?: Message[] };
-  return { result, shown: shown.join(''), error: result.errorDetails?.message, prompt: messages?.[0]?.content, messages };
+  return { result, buttons, shown: shown.join(''), error: result.errorDetails?.message, prompt: messages?.[0]?.content, messages };
 }
 
 test('a model is looked up before it is asked: after a reload VS Code shows one that it does not know yet', async () => {
@@ -180,4 +192,62 @@ test('it asks for activities, draws them, and keeps none in its history', async 
     ['text'], ['tool_call'], ['tool_result'], ['text'],
   ]);
   assert.equal((result as { details?: string }).details, '5 tokens in');
+});
+
+const STORED: StoredConversation = {
+  modelId: 'other',
+  title: 'The milk',
+  keepsMemory: true,
+  messages: [
+    { role: 'user', content: [{ type: 'text', value: 'Where is the milk?' }] },
+    { role: 'assistant', content: [{ type: 'data', mimeType: 'stateful_marker', data: 'AA==' }, { type: 'text', value: 'Here.' }] },
+  ],
+};
+
+function both(asked: Asked[]) {
+  vscode.lm.selectChatModels = async (selector) => {
+    const { id = 'demo' } = selector as { id?: string };
+    return [model(id, 'dragoman', asked)];
+  };
+  return model('demo', 'dragoman', asked);
+}
+
+test('a stored conversation goes on in its own agent, with its messages and marker before the prompt', async () => {
+  const asked: Asked[] = [];
+  const selected = both(asked);
+  const before = { command: 'continue', prompt: 'abcd And the butter?', stored: STORED };
+  const { shown, result } = await answered(selected, before);
+  assert.deepEqual([shown, asked[0]?.id, asked[0]?.messages.length], ['from other', 'other', 3]);
+  assert.deepEqual(asked[0]?.messages.at(-1)?.content, [new vscode.LanguageModelTextPart('And the butter?')]);
+
+  // The chat before it is no part of the conversation; the next prompt is, without the command.
+  const turn = (metadata: object) => new vscode.ChatResponseTurn([], { metadata }, 'dragoman.participant');
+  const other = turn({ messages: [{ role: 'user', content: [{ type: 'text', value: 'unrelated' }] }] });
+  const history = [new vscode.ChatRequestTurn('x'), other, new vscode.ChatRequestTurn('y'), turn(result.metadata ?? {})];
+  await answered(selected, { history, prompt: 'And the bread?' });
+  assert.deepEqual([asked[1]?.id, asked[1]?.messages.length], ['other', 5]);
+  // Until the user selects another model.
+  await answered(both(asked), { history: [...history], prompt: 'x' });
+  const third = model('third', 'dragoman', asked);
+  await answered(third, { history, prompt: 'And now?' });
+  assert.equal(asked.at(-1)?.id, 'third');
+});
+
+test('without a prompt the chat is only set to the conversation', async () => {
+  const asked: Asked[] = [];
+  const { shown, result } = await answered(both(asked), { command: 'continue', prompt: ' abcd ', stored: STORED });
+  assert.equal(asked.length, 0);
+  assert.match(shown, /The milk.*own memory/);
+  assert.deepEqual((result.metadata as { messages: object[] }).messages, STORED.messages);
+});
+
+test('a conversation that is not there is an error of that turn', async () => {
+  const { error } = await answered(both([]), { command: 'continue', prompt: 'zzzz' });
+  assert.equal(error, 'There is no conversation.');
+});
+
+test('an agent that requires a login gets a button', async () => {
+  const { buttons } = await answered(both([]), { needsLogin: 'demo' });
+  assert.deepEqual(buttons, [{ command: 'dragoman.signIn', title: 'Sign In', arguments: ['demo'] }]);
+  assert.deepEqual((await answered(both([]))).buttons, []);
 });

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import * as vscode from 'vscode';
+import { AgentState } from '../src/agentState';
 import { PendingApprovals } from '../src/approvals';
 import type { BackendState } from '../src/backend';
 import { unlessAborted } from '../src/cancellation';
@@ -9,6 +10,7 @@ import { Provider, type ProviderSettings } from '../src/provider';
 import { ConnectionClosed, type RequestOptions, RpcError } from '../src/rpc';
 import { PermissionTool } from '../src/tools';
 import type { Message, ModelInformation, Part } from '../src/wire';
+import { memento } from './vscode';
 
 type Answer = (params: never, options: RequestOptions) => unknown;
 
@@ -26,9 +28,10 @@ function made(answers: Record<string, Answer>, settings: Partial<ProviderSetting
       return answers[method]?.(params as never, options);
     },
   };
+  const agents = new AgentState(memento());
   const all: ProviderSettings = { models: [], permission: 'ask', thinking: 'show', ...settings };
-  const provider = new Provider(backend, memory, () => all, approvals, () => undefined);
-  return { provider, asked, approvals, backend, counts, kept, memory, state };
+  const provider = new Provider(backend, memory, () => all, approvals, () => undefined, agents);
+  return { agents, provider, asked, approvals, backend, counts, kept, memory, state };
 }
 
 const MODEL = { id: 'demo', name: 'Demo', family: 'demo', version: '1', maxInputTokens: 1, maxOutputTokens: 1, capabilities: {} };
@@ -305,4 +308,40 @@ test('the tags of a model are in its tooltip, for VS Code has no field for them'
   const { provider } = made({ 'lm/provideLanguageModelChatInformation': () => ({ models }) });
   const listed = await provider.provideLanguageModelChatInformation({ silent: true }, new vscode.CancellationTokenSource().token);
   assert.deepEqual(listed.map(({ tooltip }) => tooltip), ['An agent.\n\nTags: agent, tools.', 'Mine.', undefined]);
+});
+
+test('the chosen options go with every request; what VS Code has from the user wins', async () => {
+  const { provider, agents, asked } = made({ [RESPOND]: says({ type: 'text', value: 'x' }) });
+  await agents.choose('demo', 'mode', 'plan');
+  await agents.choose('demo', 'model', 'small');
+  await agents.choose('other', 'mode', 'yolo');
+  await respond(provider, { toolMode: 1, modelConfiguration: { model: 'large' } });
+  const { options } = asked[0]?.[1] as { options: { modelConfiguration: object } };
+  assert.deepEqual(options.modelConfiguration, { mode: 'plan', model: 'large' });
+  await agents.choose('demo', 'mode', undefined);
+  assert.deepEqual(agents.chosen('demo'), { model: 'small' });
+});
+
+test('the context and the cost of an answer are noted, in the form of either chat', async () => {
+  const counted = { prompt_tokens: 53000, completion_tokens: 0, total_tokens: 53000, context_size: 200000, cost: 0.25, currency: 'USD' };
+  const data = Buffer.from(JSON.stringify(counted)).toString('base64');
+  const { provider, agents } = made({ [RESPOND]: says({ type: 'data', mimeType: 'usage', data }, { type: 'text', value: 'x' }) });
+  await respond(provider);
+  assert.deepEqual(agents.lines, ['demo: context 53,000 of 200,000 • 0.25 USD']);
+});
+
+test('a login that is required is remembered until an answer comes, and the error names the command', async () => {
+  let isLoggedIn = false;
+  const answer: Answer = () => {
+    if (!isLoggedIn) {
+      throw new RpcError('Demo requires a login.', -32000, 'auth_required');
+    }
+    return {};
+  };
+  const { provider, agents } = made({ [RESPOND]: answer });
+  await assert.rejects(respond(provider), /Dragoman: Sign In/);
+  assert.equal(agents.needsLogin('demo'), true);
+  isLoggedIn = true;
+  await respond(provider);
+  assert.equal(agents.needsLogin('demo'), false);
 });

@@ -199,6 +199,16 @@ export class Disposable {
   });
 }
 
+export class TreeItem {
+  constructor(readonly label: string) {}
+}
+
+/** What VS Code stores for an extension. */
+export function memento(): { get<T>(key: string): T | undefined; update(key: string, value: unknown): Promise<void> } {
+  const kept = new Map<string, unknown>();
+  return { get: <T>(key: string) => kept.get(key) as T | undefined, update: async (key, value) => void kept.set(key, value) };
+}
+
 /** What the tests put there. */
 export const lm = {
   tools: [] as unknown[],
@@ -242,6 +252,9 @@ export class Editor {
   readonly commands = new Map<string, (...values: unknown[]) => unknown>();
   readonly documents = new Map<string, { provideTextDocumentContent(uri: Uri): Promise<string> }>();
   readonly terminals: string[] = [];
+  /** The options of each terminal. */
+  readonly shells: object[] = [];
+  tree: unknown;
   readonly opened: string[] = [];
   readonly status: StatusItem = { text: '', tooltip: '' };
   readonly logged: string[] = [];
@@ -278,7 +291,14 @@ export const window = {
     }
     return found;
   },
-  createTerminal: () => ({ sendText: (text: string) => editor.terminals.push(text), show: () => undefined }),
+  createTerminal: (options: object) => {
+    editor.shells.push(options);
+    return { sendText: (text: string) => editor.terminals.push(text), show: () => undefined };
+  },
+  createTreeView: (_id: string, { treeDataProvider }: { treeDataProvider: unknown }) => {
+    editor.tree = treeDataProvider;
+    return { onDidChangeVisibility: () => ({ dispose: () => undefined }), dispose: () => undefined };
+  },
   createStatusBarItem: () => Object.assign(editor.status, { show: () => undefined, dispose: () => undefined }),
   createOutputChannel: () => {
     const here = editor;

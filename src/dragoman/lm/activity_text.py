@@ -223,5 +223,10 @@ def _usage(usage: UsagePart) -> Iterable[Part]:
         "prompt_tokens": prompt,
         "completion_tokens": completion,
         "total_tokens": total or prompt + completion,
+        # Editors ignore these; their extension may show them.
+        "context_size": usage.context_size,
+        "cost": usage.cost,
+        "currency": usage.currency,
     }
+    counted = {name: value for name, value in counted.items() if value is not None}
     return (DataPart.json(counted, USAGE),)

@@ -18,9 +18,9 @@ __all__ = [
     "ModelCommand",
     "ModelOffer",
     "ModelOption",
-    "Offering",
-    "OptionChoice",
+    "OfferingModel",
     "OptionValue",
+    "SelectableValue",
     "TerminalLogin",
     "schema_of",
 ]
@@ -34,7 +34,7 @@ class _Form(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     pass
 
 
-class OptionChoice(_Form, frozen=True):
+class SelectableValue(_Form, frozen=True):
     """A value that an option can have, in the agent's own words."""
 
     value: OptionValue
@@ -50,7 +50,7 @@ class ModelOption(_Form, frozen=True):
     description: str = ""
     category: str = ""
     current: OptionValue | None = None
-    values: tuple[OptionChoice, ...] = ()
+    values: tuple[SelectableValue, ...] = ()
 
 
 class ModelCommand(_Form, frozen=True):
@@ -107,7 +107,7 @@ def schema_of(options: Sequence[ModelOption]) -> JsonObject | None:
 
 
 @runtime_checkable
-class Offering(Protocol):
+class OfferingModel(Protocol):
     """A model that offers such things."""
 
     @property

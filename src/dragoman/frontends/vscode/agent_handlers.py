@@ -10,14 +10,14 @@ from collections.abc import Awaitable, Callable
 from dragoman.frontends.vscode.protocol import AskOffer, LogIn, decoded
 from dragoman.jsonrpc import Incoming
 from dragoman.lm import LanguageModelError
-from dragoman.lm.offering import ModelOffer, Offering
-from dragoman.models import ModelSource
+from dragoman.lm.offering import ModelOffer, OfferingModel
+from dragoman.models import AgentSource
 
 __all__ = ["AgentHandlers"]
 
 
 class AgentHandlers:
-    def __init__(self, models: ModelSource, folder: Callable[[], str | None]) -> None:
+    def __init__(self, models: AgentSource, folder: Callable[[], str | None]) -> None:
         """`folder` is the first one of the editor's workspace."""
         self._models = models
         self._folder = folder
@@ -52,7 +52,7 @@ class AgentHandlers:
         await self._model(wanted.model_id).log_in(wanted.method_id)
         return {}
 
-    def _model(self, model_id: str) -> Offering:
+    def _model(self, model_id: str) -> OfferingModel:
         model = self._models.offering(model_id)
         if model is None:
             raise LanguageModelError(

@@ -17,11 +17,13 @@ __all__ = [
     "REQUEST_FAILED",
     "AddRule",
     "AllowRecent",
+    "AskConversation",
     "AskOffer",
     "ChangeFolders",
     "ChatRequest",
     "CountTokens",
     "Initialize",
+    "ListConversations",
     "LogIn",
     "ModelList",
     "ShowQuestion",
@@ -112,6 +114,18 @@ class AskOffer(_Form, frozen=True):
 class LogIn(_Form, frozen=True):
     model_id: str
     method_id: str
+
+
+class ListConversations(_Form, frozen=True):
+    """A request for the stored conversations: of the editor's folders, or of all."""
+
+    all: bool = False
+
+
+class AskConversation(_Form, frozen=True):
+    """A request about one conversation. The beginning of its id is enough."""
+
+    id: str
 
 
 class ChatRequest(_Form, frozen=True):

@@ -18,6 +18,7 @@ from dragoman import __version__
 from dragoman.frontends.rule_offers import CannotAddRule, RuleOffer, RuleOffers
 from dragoman.frontends.side_requests import is_side_request
 from dragoman.frontends.vscode.agent_handlers import AgentHandlers
+from dragoman.frontends.vscode.conversation_handlers import ConversationHandlers
 from dragoman.frontends.vscode.protocol import (
     ACTIVITY_OPTION,
     NOT_INITIALIZED,
@@ -64,7 +65,7 @@ from dragoman.lm.json import JsonObject, decode
 from dragoman.lm.messages import messages_from
 from dragoman.lm.parts import CONVERSATION
 from dragoman.lm.request import SIDE_REQUEST_OPTION
-from dragoman.models import ModelSource
+from dragoman.models import AgentSource
 from dragoman.permissions.action import PERMISSION_TOOLS
 from dragoman.permissions.pipeline import PermissionServices
 from dragoman.permissions.question import in_one_line, question_about
@@ -87,7 +88,7 @@ class VsCodeServer:
     """Serves the requests of the editor. `ended` is set after a shutdown, or when the connection closes."""
 
     def __init__(
-        self, models: ModelSource, configuration: Path | None = None, rules: RuleOffers | None = None
+        self, models: AgentSource, configuration: Path | None = None, rules: RuleOffers | None = None
     ) -> None:
         """`configuration` is the file that configures the models. It need not exist; the editor can open it.
 
@@ -112,6 +113,7 @@ class VsCodeServer:
             "permissions/allow": self._allow,
             "permissions/addRule": self._add_rule,
             **AgentHandlers(models, self._first_folder).rows,
+            **ConversationHandlers(models, lambda: self._consumer or Consumer()).rows,
             "shutdown": self._shutdown,
         }
         # The models as the editor last got them.

@@ -23,7 +23,7 @@ from dragoman.lm.offering import (
     ModelCommand,
     ModelOffer,
     ModelOption,
-    OptionChoice,
+    SelectableValue,
     TerminalLogin,
 )
 
@@ -60,7 +60,7 @@ def _each(reported: Sequence[JsonObject]) -> Iterator[ModelOption]:
             continue
         values = tuple(_values(option.get("options"), "value"))
         if option.get("type") == "boolean":
-            values = (OptionChoice(value=True, name="On"), OptionChoice(value=False, name="Off"))
+            values = (SelectableValue(value=True, name="On"), SelectableValue(value=False, name="Off"))
         if values:
             yield ModelOption(
                 id_,
@@ -72,14 +72,14 @@ def _each(reported: Sequence[JsonObject]) -> Iterator[ModelOption]:
             )
 
 
-def _values(reported: object, key: str) -> Iterator[OptionChoice]:
+def _values(reported: object, key: str) -> Iterator[SelectableValue]:
     for each in _objects(reported):
         if "options" in each:
             # A group of values.
             yield from _values(each["options"], key)
         elif isinstance(value := each.get(key), str | bool | int | float):
             name = _text(each.get("name")) or str(value)
-            yield OptionChoice(value, name, _text(each.get("description")))
+            yield SelectableValue(value, name, _text(each.get("description")))
 
 
 def commands_of(reported: object) -> tuple[ModelCommand, ...]:
