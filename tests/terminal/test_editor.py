@@ -51,8 +51,10 @@ def test_an_editor_that_fails_leaves_the_prompt_as_it_was(folder: Folder) -> Non
 def test_ctrl_c_in_the_editor_does_not_leave_the_chat(folder: Folder) -> None:
     folder.script(_ECHO)
     program = (
-        "import signal\nsignal.signal(signal.SIGINT, lambda *_: file.write_text('stopped'))\n"
-        "print('EDITOR IS UP', flush=True)\nsignal.pause()"
+        "import signal\n"
+        "def stop(*_):\n    file.write_text('stopped')\n    sys.exit(0)\n"
+        "signal.signal(signal.SIGINT, stop)\n"
+        "print('EDITOR IS UP', flush=True)\nwhile True: signal.pause()"
     )
     chat = folder.chat(EDITOR=_editor(folder.path, program))
     chat.type("\x07")
