@@ -236,7 +236,7 @@ def test_the_text_of_the_file_is_not_shown_with_the_configuration(tmp_path: Path
         ("\n[modles.x]\n", "2: unknown table [modles]. Did you mean [models]?"),
         (
             "[zzz]\n",
-            "1: unknown table [zzz]. Known here: [models], [conversation], [journal], [tools], [[policy]], [loop], [serve], [console], [keys].",
+            "1: unknown table [zzz]. Known here: [models], [conversation], [journal], [tools], [chat], [[policy]], [loop], [serve], [console], [keys].",
         ),
         ("tools_ = 5\n", '1: unknown key "tools_" outside of any table. Did you mean [tools]?'),
         (

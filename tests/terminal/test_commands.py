@@ -239,6 +239,10 @@ def test_what_can_be_typed_is_suggested(stage: _Stage) -> None:
         "/thinking",
         "/last",
         "/usage",
+        "/compact",
+        "/edit",
+        "/export",
+        "/copy",
         "/new",
         "/resume",
         "/help",
@@ -249,7 +253,11 @@ def test_what_can_be_typed_is_suggested(stage: _Stage) -> None:
     assert stage.words("/model s") == ["second"]
     assert stage.words("/tools ") == ["on", "off"]
     assert stage.words("/tools off b") == ["burn"]
-    assert stage.words("/tools off burn ") == []
+    assert stage.words("/tools off burn ") == ["--save"]
+    assert stage.words("/tools off burn --save ") == []
+    assert stage.words("/model second ") == ["--save"]
+    assert stage.words("/exi") == ["/exit"]
+    assert stage.words("/models s") == ["second"]
     assert stage.words("/approvals re") == ["revoke", "reset"]
     assert stage.words("/policy ") == ["explain"]
     assert stage.words("/policy explain git") == []

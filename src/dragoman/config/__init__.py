@@ -10,6 +10,7 @@ from dragoman.config.references import inherited, resolved, secrets
 from dragoman.config.rules import rules_of
 from dragoman.config.schema import (
     AcpModel,
+    ChatConfig,
     ConsoleConfig,
     ConversationConfig,
     JournalConfig,
@@ -26,6 +27,7 @@ __all__ = [
     "BUILTIN_MODELS",
     "DEMO",
     "AcpModel",
+    "ChatConfig",
     "ClientKey",
     "Config",
     "ConfigError",

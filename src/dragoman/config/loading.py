@@ -38,7 +38,7 @@ BUILTIN_MODELS: dict[str, ModelConfig] = {
 _DEFINING = frozenset({"kind", "agent", "command"})
 
 # Tables that count only in the user's own file.
-_OWN_ONLY = ("serve", "console", "keys")
+_OWN_ONLY = ("chat", "serve", "console", "keys")
 
 _SYNTAX_ERROR = re.compile(
     r"(?P<what>.*) \(at (?:line (?P<line>\d+), column (?P<column>\d+)|end of document)\)", re.DOTALL
@@ -77,6 +77,11 @@ class Config(Tables, frozen=True, kw_only=True):
         first = next(iter(self.models))
         is_own = self.models[first] is not BUILTIN_MODELS.get(first)
         return first if is_own else next(iter(self.untrusted), first)
+
+    @property
+    def chat_model(self) -> str:
+        """The model of a chat for which none is named."""
+        return self.chat.model or self.default_model
 
     @property
     def untrusted(self) -> dict[str, ModelConfig]:
@@ -122,6 +127,7 @@ def load(path: Path | None, agents: Collection[str] = (), *, only_found: bool = 
         conversation=tables.conversation,
         journal=tables.journal,
         tools=tables.tools,
+        chat=tables.chat,
         policy=tables.policy,
         loop=tables.loop,
         serve=tables.serve,

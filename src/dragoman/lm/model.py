@@ -7,6 +7,7 @@ returns; it has failed when `respond` raises.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
 
 import msgspec
@@ -29,6 +30,7 @@ from dragoman.lm.request import Request
 __all__ = [
     "Capabilities",
     "Closing",
+    "Compacting",
     "Delivery",
     "LanguageModel",
     "ModelInfo",
@@ -119,6 +121,18 @@ class Delivery(Protocol):
 
     def delivered(self, conversation: str, *, whole: bool) -> None:
         """The last reply of this conversation has reached the consumer whole, or will not reach it whole."""
+        ...
+
+
+@runtime_checkable
+class Compacting(Protocol):
+    """A model that can make a long history short."""
+
+    async def compacted(self, messages: Sequence[Message]) -> tuple[Message, ...]:
+        """Messages that stand for these in later requests to this model. They mean nothing to any other.
+
+        Raises `LanguageModelError` of the kind `not_found` if it has no such thing after all.
+        """
         ...
 
 

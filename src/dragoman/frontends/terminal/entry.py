@@ -18,8 +18,10 @@ from rich.text import Text
 
 from dragoman.clock import Clock, SystemClock
 from dragoman.config import Config, ConfigError
-from dragoman.frontends.terminal.chat import Chat, Turns, live
+from dragoman.frontends.terminal.attachments import Attachments, ModelTakes, attachments
+from dragoman.frontends.terminal.chat import Chat, Interaction, Turns, live
 from dragoman.frontends.terminal.choosing import choose_chat
+from dragoman.frontends.terminal.command_names import is_leaving
 from dragoman.frontends.terminal.commands import Commands
 from dragoman.frontends.terminal.confirm import Asker
 from dragoman.frontends.terminal.host import NoConfirmer, TerminalHost
@@ -42,7 +44,9 @@ from dragoman.frontends.terminal.stored_chats import (
     chats_in,
     chosen_by_id,
 )
+from dragoman.frontends.terminal.suspension import Suspension
 from dragoman.frontends.terminal.transcript import Transcript
+from dragoman.frontends.terminal.workspace_files import WorkspaceFiles
 from dragoman.interruptible import run_interruptible
 from dragoman.journal.store import JournalInfo
 from dragoman.lm import LanguageModelError
@@ -134,26 +138,46 @@ async def interactive(
     """A chat with the user at the terminal. It begins with what was said before."""
     screen = Screen(TerminalConsole(file=sys.stdout))
     transcript = _transcript(session, screen, clock)
-    commands = Commands(session, toggle_thinking=transcript.toggle_thinking, folded=transcript.folded.whole)
+    commands = Commands(
+        session,
+        toggle_thinking=transcript.toggle_thinking,
+        folded=transcript.folded.whole,
+        control=screen.control,
+    )
     interrupts = Interrupts(clock)
-    turns = Turns(session, interrupts)
+    suspension = Suspension(screen)
+    keys = TerminalKeys(suspend=suspension.suspend)
+    turns = Turns(session, interrupts, suspension)
     line = PromptLine(
         screen,
         interrupts,
         state_dir=state_dir,
         suggest=commands.suggest,
+        files=WorkspaceFiles(session.workspace[0]).matching if session.workspace else None,
+        is_recalled=lambda prompt: not is_leaving(prompt),
+        suspension=suspension,
         toolbar=partial(_toolbar, session),
         switch_mode=lambda: session.accept_edits(on=not session.accepts_edits),
     )
     # Where nothing is kept, no rule is either.
     rules = session.rule_maker if state_dir is not None else None
     accept_edits = partial(session.accept_edits, on=True)
-    asker = _asker(screen, transcript, clock, line, turns, rules, accept_edits)
+    asker = _asker(screen, transcript, keys, clock, line, turns, rules, accept_edits)
 
     async def resume(wanted: str | None) -> None:
-        await _resume(session, wanted, screen, transcript)
+        await _resume(session, wanted, screen, transcript, keys)
 
-    chat = Chat(screen, transcript, commands, line, turns, TerminalHost(transcript, asker), clock, resume)
+    host = TerminalHost(transcript, asker)
+    chat = Chat(
+        screen,
+        transcript,
+        commands,
+        line,
+        turns,
+        host,
+        clock,
+        Interaction(resume, keys.watching, lambda prompt: _attached(session, prompt), line.edit_next),
+    )
     with screen.instead_of_stderr():
         screen.print(greeting)
         if said is not None:
@@ -170,10 +194,21 @@ async def interactive(
         return code
 
 
-async def _resume(session: ChatSession, wanted: str | None, screen: Screen, transcript: Transcript) -> None:
+def _attached(session: ChatSession, prompt: str) -> Attachments:
+    if not session.workspace:
+        return Attachments()
+    info = session.model.info
+    takes = ModelTakes(info.name, session.is_agent, info.capabilities.image_input)
+    places = session.permissions.places(tuple(map(str, session.workspace)))
+    return attachments(prompt, places, session.workspace[0], takes)
+
+
+async def _resume(
+    session: ChatSession, wanted: str | None, screen: Screen, transcript: Transcript, keys: TerminalKeys
+) -> None:
     """`/resume`: go on with a stored chat, and show what was said in it."""
     try:
-        chosen = await _chosen(session, wanted, screen)
+        chosen = await _chosen(session, wanted, screen, keys)
         if chosen is None:
             return
         said = await session.resume(chosen.id)
@@ -187,7 +222,9 @@ async def _resume(session: ChatSession, wanted: str | None, screen: Screen, tran
     replay(session.id, said, screen, transcript)
 
 
-async def _chosen(session: ChatSession, wanted: str | None, screen: Screen) -> JournalInfo | None:
+async def _chosen(
+    session: ChatSession, wanted: str | None, screen: Screen, keys: TerminalKeys
+) -> JournalInfo | None:
     chats = await session.chats()
     if wanted is not None:
         return chosen_by_id(session.workspace, chats, wanted)
@@ -195,7 +232,7 @@ async def _chosen(session: ChatSession, wanted: str | None, screen: Screen) -> J
     if not others:
         raise CannotResume("There is no other chat of this folder to go on with.")
     try:
-        return await choose_chat(await session.kept(others), screen, TerminalKeys())
+        return await choose_chat(await session.kept(others), screen, keys)
     except PromptInterrupted:
         return None
 
@@ -207,11 +244,13 @@ async def _once(session: ChatSession, prompt: str, clock: Clock) -> int:
     screen = Screen(TerminalConsole(file=file))
     transcript = _transcript(session, screen, clock, alone=True)
     interrupts = Interrupts(clock)
-    turns = Turns(session, interrupts)
+    suspension = Suspension(screen)
+    turns = Turns(session, interrupts, suspension)
     confirmer: Confirmer = NoConfirmer()
     if sys.stdin.isatty() and file.isatty():
-        line = PromptLine(screen, interrupts, output=create_output(stdout=file))
-        confirmer = _asker(screen, transcript, clock, line, turns)
+        line = PromptLine(screen, interrupts, suspension=suspension, output=create_output(stdout=file))
+        keys = TerminalKeys(suspend=suspension.suspend)
+        confirmer = _asker(screen, transcript, keys, clock, line, turns)
     host = TerminalHost(transcript if is_laid_out else PlainTranscript(sys.stdout, transcript), confirmer)
     with screen.instead_of_stderr(), quiet():
         async with live(transcript, screen, clock):
@@ -236,6 +275,7 @@ def _transcript(session: ChatSession, screen: Screen, clock: Clock, *, alone: bo
 def _asker(
     screen: Screen,
     transcript: Transcript,
+    keys: TerminalKeys,
     clock: Clock,
     line: PromptLine,
     turns: Turns,
@@ -245,7 +285,7 @@ def _asker(
     return Asker(
         screen,
         transcript,
-        TerminalKeys(),
+        keys,
         clock,
         read_reason=line.read_reason,
         interrupt=turns.interrupt,
@@ -275,7 +315,7 @@ def _greeting(session: ChatSession) -> RenderableType:
         ("dragoman", Style(bold=True)), (f" · {visible_line(session.model.info.name)}\n", Style(color="cyan"))
     )
     return line.append(
-        "Enter sends, Alt-Enter begins a new line, Ctrl-C stops, /help shows more.\n", Style(dim=True)
+        "Enter sends, Alt-Enter begins a new line, Esc stops, /help shows more.\n", Style(dim=True)
     )
 
 

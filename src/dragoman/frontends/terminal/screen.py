@@ -75,6 +75,11 @@ class Screen:
         if self.is_live and not self._lent:
             self._write(f"{self._erasure()}{sequence}\n{self._drawing()}")
 
+    def control(self, sequence: str) -> None:
+        """Send a control sequence that draws nothing."""
+        if self.is_live:
+            self._write(sequence)
+
     def show(self, renderable: RenderableType | None) -> None:
         """Make this the live lines; None for none."""
         self._shown = renderable
@@ -84,6 +89,10 @@ class Screen:
     @contextmanager
     def lend(self) -> Iterator[None]:
         """Leave the terminal to another program or prompt. What is printed meanwhile appears afterwards."""
+        if self._lent:
+            # The one that has it lends it on.
+            yield
+            return
         if self.is_live:
             self._write(self._erasure())
         self._lent = True
