@@ -15,6 +15,7 @@ import msgspec
 
 from dragoman import __version__
 from dragoman.acp.content import ContentBlock
+from dragoman.acp.login import login_commands
 from dragoman.acp.messages import (
     PROTOCOL_VERSION,
     AuthMethod,
@@ -92,6 +93,7 @@ class AgentLink:
 
     def __init__(self, name: str, command: Sequence[str], on_closed: Callable[[str], None]) -> None:
         self._name = name
+        self._argv = tuple(command)
         self.command = shlex.join(command)
         self._on_closed = on_closed
         self._peer: Peer | None = None
@@ -182,7 +184,12 @@ class AgentLink:
         self.offers_files = files
         params = {
             "protocolVersion": PROTOCOL_VERSION,
-            "clientCapabilities": {"fs": {"readTextFile": files, "writeTextFile": files}, "terminal": False},
+            "clientCapabilities": {
+                "fs": {"readTextFile": files, "writeTextFile": files},
+                "terminal": False,
+                # The user can run the agent's login in a terminal. Without this, Claude names no way to log in.
+                "auth": {"terminal": True},
+            },
             "clientInfo": {"name": "dragoman", "title": "Dragoman", "version": __version__},
         }
         try:
@@ -407,8 +414,12 @@ class AgentLink:
 
     def _how_to_log_in(self) -> str:
         """One way on each line."""
-        own = f"Log in with the agent's own program, then try again. {self._started_as}"
-        return "\n".join((own, *map(_way, self.info.auth_methods)))
+        commands = login_commands(self.info.auth_methods, self._argv)
+        if commands:
+            own = [f"Log in in a terminal ({each.label}), then try again: {each.text}" for each in commands]
+        else:
+            own = [f"Log in with the agent's own program, then try again. {self._started_as}"]
+        return "\n".join((*own, *(_way(each) for each in self.info.auth_methods if each.type != "terminal")))
 
 
 class _Outcome(msgspec.Struct, frozen=True):

@@ -106,6 +106,10 @@ class AuthMethod(_Message, frozen=True):
     description: str | None = None
     # "agent" (it does all of it), "env_var" or "terminal". Absent: the first.
     type: str | None = None
+    # Of a "terminal" method, and not checked here: see `login`.
+    args: object = None
+    env: object = None
+    meta: object = msgspec.field(default=None, name="_meta")
 
 
 class Initialized(_Message, frozen=True):

@@ -6,7 +6,6 @@ the configuration; versions and paths last. The last line is one next step.
 
 from __future__ import annotations
 
-import asyncio
 import sys
 import time
 from argparse import Namespace
@@ -21,18 +20,16 @@ from dragoman.cli.layout import say, width_of
 from dragoman.cli.model_status import BUILT_IN, ModelStatus, model_status, model_statuses
 from dragoman.cli.run import CommandContext
 from dragoman.cli.steps import StepProgress
+from dragoman.cli.trial import try_model
 from dragoman.config import Config, ConfigError, key_problems
 from dragoman.interruptible import run_interruptible
-from dragoman.lm import CancellationSource, GuardedModel, LanguageModelError, Request, Response, user
+from dragoman.lm import LanguageModelError, Response
 from dragoman.logs import one_line
-from dragoman.models import build, build_unguarded, find
+from dragoman.models import build_unguarded, find
 from dragoman.store import AgentStore, Database, StoreError
 
 __all__ = ["run"]
 
-_PROMPT = "Say hello in one short sentence."
-# Agents take half a minute to start for the first time; one that has said nothing by then is not going to.
-_ANSWER_SECONDS = 120.0
 _ANSWER_SHOWN = 60
 
 
@@ -147,7 +144,7 @@ def _start(config: Config, model_id: str, state_dir: Path, report: _Report) -> N
         try:
             memory = AgentStore(stack.enter_context(Database.open(state_dir)))
         except StoreError:
-            # The unusable store has been reported.
+            # It is reported below.
             memory = None
         steps = stack.enter_context(StepProgress())
         experience = Observations(memory)
@@ -155,32 +152,17 @@ def _start(config: Config, model_id: str, state_dir: Path, report: _Report) -> N
 
 
 def _answer(config: Config, model_id: str) -> Finding:
-    started = time.monotonic()
+    begun, response = time.monotonic(), Response()
     try:
-        built = build(config, model_id)
         with StepProgress() as steps:
             steps.step(f"asking {model_id}")
-            text = run_interruptible(lambda: _ask(built))
-    except TimeoutError:
-        step = "Look at its log with --log-level debug."
-        return Finding("fail", f"{model_id} has not answered in {_ANSWER_SECONDS:g} seconds", step)
+            try_model(config, model_id, response)
     except LanguageModelError as error:
         return _silent(model_id, error)
+    text = response.text.strip()
     shown = text if len(text) <= _ANSWER_SHOWN else text[:_ANSWER_SHOWN] + "…"
-    return Finding("ok", f"{model_id} answered in {time.monotonic() - started:.1f} s: {shown}")
+    return Finding("ok", f"{model_id} answered in {time.monotonic() - begun:.1f} s: {shown}")
 
 
 def _silent(model_id: str, error: LanguageModelError) -> Finding:
     return Finding("fail", f"{model_id} does not answer: {error.message}", error.hint or "")
-
-
-async def _ask(model: GuardedModel) -> str:
-    response = Response()
-    source = CancellationSource()
-    try:
-        async with asyncio.timeout(_ANSWER_SECONDS):
-            await model.respond(Request((user(_PROMPT),)), response, source.token)
-    finally:
-        source.cancel()
-        await model.close()
-    return response.text.strip()
