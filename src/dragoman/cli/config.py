@@ -12,7 +12,7 @@ from dragoman.cli.config_edit import edit
 from dragoman.cli.errors import DONE, UsageError
 from dragoman.cli.layout import say
 from dragoman.cli.run import CommandContext
-from dragoman.cli.table import table
+from dragoman.cli.table import LONGEST_PATH, table
 from dragoman.config import ConfigError, user_config_file
 from dragoman.config.effective import EffectiveSetting, effective_settings
 from dragoman.config.folders import CONFIG_VARIABLE, FILE_NAME
@@ -23,6 +23,7 @@ from dragoman.logs import one_line
 __all__ = ["run"]
 
 _OPTIONS = {"path": ("json",), "show": ("json", "all"), "edit": ()}
+_HEADINGS = ("SETTING", "VALUE", "SET IN")
 _NOT_SET = "(not set)"
 
 
@@ -137,7 +138,7 @@ def _show(context: CommandContext, *, with_defaults: bool, as_json: bool) -> int
         return DONE
     if shown:
         rows = ((_named(each), _value(each), _origin(each)) for each in shown)
-        print(context.redaction.redacted(table(("SETTING", "VALUE", "SET IN"), rows)))
+        print(context.redaction.redacted(table(_HEADINGS, rows, longest=LONGEST_PATH)))
     if not with_defaults:
         left = len(settings) - len(shown)
         nothing = "" if shown else "No file sets anything. "

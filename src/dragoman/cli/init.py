@@ -12,6 +12,7 @@ import sys
 from argparse import Namespace
 from dataclasses import dataclass
 
+import msgspec
 from msgspec.structs import replace
 
 from dragoman.acp.login import LoginCommand
@@ -177,8 +178,8 @@ class _Dialogue:
         """The configuration as it is going to be."""
         config = self._setup.config
         if values is not None:
-            fields = {name: value for name, value in values.items() if name != "kind"}
-            config = replace(config, models={model_id: AcpModel(**fields), **config.models})
+            model = msgspec.convert(values, AcpModel)
+            config = replace(config, models=config.models | {model_id: model})
         return KnownAgents(self._context.state_dir).applied(config)
 
     # Is it logged in, and does it answer.

@@ -7,7 +7,7 @@ from argparse import Namespace
 from dragoman.cli.errors import DONE
 from dragoman.cli.model_status import ModelStatus, model_statuses
 from dragoman.cli.run import CommandContext
-from dragoman.cli.table import table
+from dragoman.cli.table import LONGEST_PATH, table
 from dragoman.lm.json import JsonObject, encode_text
 
 __all__ = ["run"]
@@ -22,15 +22,8 @@ def run(arguments: Namespace, context: CommandContext) -> int:
         for each in found:
             print(encode_text(_as_json(each, is_default=each.id == config.default_model)))
         return DONE
-    print(
-        table(
-            _HEADINGS,
-            (
-                (each.id, each.name, each.kind, each.state, each.permission or "", each.origin)
-                for each in found
-            ),
-        )
-    )
+    rows = ((each.id, each.name, each.kind, each.state, each.permission or "", each.origin) for each in found)
+    print(table(_HEADINGS, rows, longest=LONGEST_PATH))
     return DONE
 
 
