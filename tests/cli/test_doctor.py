@@ -144,6 +144,15 @@ def test_i4_a_caution_is_printed_once(line: str, capsys: pytest.CaptureFixture[s
     assert findings.count("A model approves what it does") == 1
 
 
+def test_declarations_that_make_no_tool_usable_are_warned_of(capsys: pytest.CaptureFixture[str]) -> None:
+    configure('[tools]\ndeclarations = ["tools.json"]\n')
+    assert main(["doctor"]) == 0
+    found = _lines(capsys.readouterr().out)
+    assert found["dragoman.toml:2: `declarations` makes no tool usable"].startswith(
+        "warn\n→ It only describes"
+    )
+
+
 def test_a_file_without_problems_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     configure("[loop]\nturns = 3\n")
     assert main(["doctor"]) == 0

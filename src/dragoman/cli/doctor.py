@@ -108,6 +108,19 @@ def _configuration(config: Config) -> Iterator[Finding]:
             "trusted" if config.found.is_trusted else "not trusted" if config.untrusted else "adds no models"
         )
         yield Finding("ok", f"configuration of this folder in {config.found.source.path} ({state_})")
+    yield from _declared_tools(config)
+
+
+def _declared_tools(config: Config) -> Iterator[Finding]:
+    """A warning about `declarations`, from which users expect tools."""
+    if config.tools.declarations:
+        where = config.at(("tools", "declarations"))
+        yield Finding(
+            "warn",
+            f"{where}: `declarations` makes no tool usable",
+            "It only describes tools. No command of Dragoman has an implementation for them, so no model is offered them."
+            " Remove it, unless a program that embeds Dragoman registers them.",
+        )
 
 
 def _own_file(config: Config) -> Finding:
