@@ -15,7 +15,6 @@ import msgspec
 
 from dragoman import __version__
 from dragoman.acp.content import ContentBlock
-from dragoman.acp.login import login_commands
 from dragoman.acp.messages import (
     PROTOCOL_VERSION,
     AuthMethod,
@@ -93,7 +92,7 @@ class AgentLink:
 
     def __init__(self, name: str, command: Sequence[str], on_closed: Callable[[str], None]) -> None:
         self._name = name
-        self._argv = tuple(command)
+        self._words = tuple(command)
         self.command = shlex.join(command)
         self._on_closed = on_closed
         self._peer: Peer | None = None
@@ -187,8 +186,9 @@ class AgentLink:
             "clientCapabilities": {
                 "fs": {"readTextFile": files, "writeTextFile": files},
                 "terminal": False,
-                # The user can run the agent's login in a terminal. Without this, Claude names no way to log in.
+                # A person can log in in a terminal: the second is the older form, which most agents read.
                 "auth": {"terminal": True},
+                "_meta": {"terminal-auth": True},
             },
             "clientInfo": {"name": "dragoman", "title": "Dragoman", "version": __version__},
         }
@@ -220,7 +220,7 @@ class AgentLink:
                 if named
                 else f"It names none: log in with the agent's own program, and leave `auth` out. {self._started_as}",
             )
-        if known[method].type == "terminal":
+        if known[method].needs_terminal:
             raise self._error(
                 "auth_required",
                 f'needs a terminal to log in with "{method}"',
@@ -289,11 +289,13 @@ class AgentLink:
     async def set_mode(self, session: str, mode: str) -> None:
         await self._ask("session/set_mode", {"sessionId": session, "modeId": mode}, dict)
 
-    async def set_option(self, session: str, option: str, value: object) -> None:
+    async def set_option(self, session: str, option: str, value: object) -> JsonObject:
+        """Set an option. The answer has all options of the session with their values, as the agent reports them."""
         params: JsonObject = {"sessionId": session, "configId": option, "value": value}
         if isinstance(value, bool):
             params["type"] = "boolean"
-        await self._ask("session/set_config_option", params, dict)
+        answer: JsonObject = await self._ask("session/set_config_option", params, dict)
+        return answer
 
     def prompt(
         self, session: str, blocks: tuple[ContentBlock, ...], on_end: Callable[[TurnEnd], None]
@@ -414,12 +416,14 @@ class AgentLink:
 
     def _how_to_log_in(self) -> str:
         """One way on each line."""
-        commands = login_commands(self.info.auth_methods, self._argv)
-        if commands:
-            own = [f"Log in in a terminal ({each.label}), then try again: {each.text}" for each in commands]
-        else:
-            own = [f"Log in with the agent's own program, then try again. {self._started_as}"]
-        return "\n".join((*own, *(_way(each) for each in self.info.auth_methods if each.type != "terminal")))
+        methods = self.info.auth_methods
+        logins = [login for each in methods if (login := each.terminal_login(self._words)) is not None]
+        own = (
+            f"Log in in a terminal, then try again: {shlex.join(logins[0][0])}"
+            if logins
+            else f"Log in with the agent's own program, then try again. {self._started_as}"
+        )
+        return "\n".join((own, *(_way(each) for each in methods if not each.needs_terminal)))
 
 
 class _Outcome(msgspec.Struct, frozen=True):

@@ -24,7 +24,6 @@ from dragoman.visible import visible_line
 __all__ = ["LoginCommand", "login_commands"]
 
 _NAMED_COMMAND = re.compile(r"`([^`]+)`")
-_META = "terminal-auth"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,19 +48,12 @@ def login_commands(methods: Iterable[AuthMethod], command: Sequence[str]) -> tup
 
 def _command_of(method: AuthMethod, command: tuple[str, ...]) -> LoginCommand | None:
     label = visible_line(method.name or method.id)
-    given = method.meta.get(_META) if isinstance(method.meta, dict) else None
-    match given, method.type:
-        case {"command": str(program), **rest}, _ if program:
-            return LoginCommand(label, (program, *_texts(rest.get("args"))), _env(rest.get("env")))
-        case _, "terminal":
-            return LoginCommand(label, (*command, *_texts(method.args)), _env(method.env))
-        case _, "env_var":
-            return None
-        case _:
-            named = _NAMED_COMMAND.search(method.description or "")
-            words = _words(named[1]) if named else ()
-            program = _program(words[0], command) if words else None
-            return None if program is None else LoginCommand(label, (*program, *words[1:]))
+    if (login := method.terminal_login(command)) is not None:
+        return LoginCommand(label, *login)
+    named = _NAMED_COMMAND.search(method.description or "")
+    words = _words(named[1]) if named and method.type != "env_var" else ()
+    program = _program(words[0], command) if words else None
+    return None if program is None else LoginCommand(label, (*program, *words[1:]))
 
 
 def _program(name: str, command: tuple[str, ...]) -> tuple[str, ...] | None:
@@ -78,13 +70,3 @@ def _words(text: str) -> tuple[str, ...]:
         return tuple(shlex.split(text))
     except ValueError:
         return ()
-
-
-def _texts(value: object) -> tuple[str, ...]:
-    return tuple(each for each in value if isinstance(each, str)) if isinstance(value, list) else ()
-
-
-def _env(value: object) -> dict[str, str]:
-    if not isinstance(value, dict):
-        return {}
-    return {name: text for name, text in value.items() if isinstance(name, str) and isinstance(text, str)}
