@@ -180,8 +180,11 @@ def _unknown(table: KeyPath, key: str, value: object, known: Mapping[str, str]) 
 
 def _only_name(table: object) -> tuple[str, ...]:
     """The name of the one table in a table: `[mcp_servers.x]` is what the user wrote."""
-    names = tuple(table) if isinstance(table, dict) else ()
-    return names if len(names) == 1 and isinstance(table[names[0]], dict) else ()
+    match list(table.items()) if isinstance(table, dict) else []:
+        case [(str(name), dict())]:
+            return (name,)
+        case _:
+            return ()
 
 
 def _listed(table: KeyPath, name: str, fields: Mapping[str, Field]) -> str:

@@ -98,15 +98,18 @@ def file_in_event(event: JsonObject) -> DataPart | None:
     """The file of a `response.file` event: in the event itself or in its `file`, under the names that are in use."""
     inner = event.get("file")
     fields = inner if isinstance(inner, dict) else event
-    named = (fields.get(name) for name in ("filename", "name"))
-    name = next((each for each in named if isinstance(each, str)), "")
-    data = next((fields[key] for key in ("data", "file_data") if isinstance(fields.get(key), str)), None)
-    types = (fields.get(key) for key in ("mime_type", "media_type", "mediaType"))
-    mime_type = next((each for each in types if isinstance(each, str)), None)
+    mime_type = _first_text(fields, "mime_type", "media_type", "mediaType")
+    data = _first_text(fields, "data", "file_data")
     if data is not None and (found := _FILE_URL.fullmatch(data)):
         mime_type, data = mime_type or found[1], found[2]
     decoded = None if data is None else _decoded(data)
-    return None if decoded is None or mime_type is None else DataPart(mime_type, decoded, name=name)
+    if decoded is None or mime_type is None:
+        return None
+    return DataPart(mime_type, decoded, name=_first_text(fields, "filename", "name") or "")
+
+
+def _first_text(fields: JsonObject, *names: str) -> str | None:
+    return next((value for name in names if isinstance(value := fields.get(name), str)), None)
 
 
 def picture_of(item: JsonObject) -> DataPart | None:
