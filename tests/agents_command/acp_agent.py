@@ -213,6 +213,9 @@ class Agent:
             can = {"promptCapabilities": {"image": bool(options.get("images"))}}
             said = {"agentInfo": info, "authMethods": methods, "agentCapabilities": can}
             self.send(id=id_, result={"protocolVersion": 1, **said})
+        elif method == "authenticate":
+            Path(options["account"]).touch()
+            self.send(id=id_, result={})
         elif method in self.refused():
             self.send(id=id_, error={"code": -32000, "message": "Authentication required"})
         elif method == "session/new":

@@ -129,7 +129,7 @@ def test_a_missing_login_is_offered_by_the_agents_own_command(
     assert file.read_text() == _TABLE
 
 
-def test_of_several_login_commands_one_is_chosen(home: Path, account: Path) -> None:
+def test_a_login_that_fails_is_offered_again(home: Path, account: Path) -> None:
     _offer(home, account=str(account), methods=[_OTHER_LOGIN, _TERMINAL_LOGIN])
     with _init(home, "--agent", "packaged", columns=900) as terminal:
         terminal.wait_for(r"Install it\? \[y/N\] *$")
@@ -137,21 +137,55 @@ def test_of_several_login_commands_one_is_chosen(home: Path, account: Path) -> N
         terminal.wait_for(r"^  1  Another\n    false\n  2  An account\n    \S+ '\{.*\}' login$")
         terminal.enter("1")
         terminal.wait_for(r"^The login ended with status 1\.$")
-        terminal.wait_for(r"^Which one do you want to run\?", times=2)
+        terminal.wait_for(r"^Which one\?", times=2)
         terminal.enter("")
         terminal.wait_for(r"^Write the configuration all the same\? \[y/N\] *$")
         terminal.enter("")
         assert terminal.wait_end() == 1
 
 
-def test_an_agent_that_names_no_command_says_how_to_log_in(home: Path, file: Path) -> None:
-    _offer(home, login=True)
+def test_a_way_that_the_agent_goes_alone_is_written_as_auth(home: Path, file: Path, account: Path) -> None:
+    _offer(
+        home, account=str(account), methods=[{"id": "web", "name": "The web", "description": "In a browser"}]
+    )
+    with _init(home, "--agent", "packaged") as terminal:
+        terminal.wait_for(r"Install it\? \[y/N\] *$")
+        terminal.enter("y")
+        terminal.wait_for(r"^  1  The web: In a browser$")
+        terminal.enter("1")
+        terminal.wait_for(_HELLO)
+        terminal.wait_for(r"^Write it\? \[y/N\] *$")
+        terminal.enter("y")
+        assert terminal.wait_end() == 0
+    assert account.exists()
+    assert file.read_text() == f'{_TABLE}auth = "web"\n'
+
+
+def test_an_agent_that_names_no_way_to_log_in_waits_for_one_elsewhere(
+    home: Path, file: Path, account: Path
+) -> None:
+    ways = [{"id": "key", "name": "KEY", "type": "env_var", "vars": [{"name": "KEY"}]}]
+    _offer(home, account=str(account), methods=ways)
     with _init(home, "--agent", "packaged", columns=900) as terminal:
         terminal.wait_for(r"Install it\? \[y/N\] *$")
         terminal.enter("y")
-        terminal.wait_for('Or set `auth = "key"` of this model')
+        terminal.wait_for("→ Log in with the agent's own program")
         terminal.wait_for(r"Have you done so\? \[y/N\] *$")
-        terminal.enter("n")
+        account.touch()
+        terminal.enter("y")
+        terminal.wait_for(_HELLO)
+        terminal.wait_for(r"^Write it\? \[y/N\] *$")
+        terminal.enter("y")
+        assert terminal.wait_end() == 0
+    assert file.read_text() == _TABLE
+
+
+def test_an_agent_that_does_not_answer_is_written_only_on_request(home: Path, file: Path) -> None:
+    _offer(home, fails=[-32603, "no more today"])
+    with _init(home, "--agent", "packaged", columns=900) as terminal:
+        terminal.wait_for(r"Install it\? \[y/N\] *$")
+        terminal.enter("y")
+        terminal.wait_for("^The test failed: .*no more today")
         terminal.wait_for(r"^Write the configuration all the same\? \[y/N\] *$")
         terminal.enter("y")
         terminal.wait_for(r"^Write it\? \[y/N\] *$")

@@ -11,11 +11,13 @@ import subprocess
 import sys
 from argparse import Namespace
 from dataclasses import dataclass
+from typing import Literal
 
 import msgspec
 from msgspec.structs import replace
 
 from dragoman.acp.login import LoginCommand
+from dragoman.acp.messages import AuthMethod
 from dragoman.agents.catalogue import CatalogueError
 from dragoman.agents.entry import CatalogueEntry
 from dragoman.agents.failure import InstallError
@@ -93,16 +95,16 @@ class _Dialogue:
     def run(self, agent: str | None, model_id: str | None, *, is_tested: bool) -> int:
         entry = self._setup.entry(agent) if agent else self._chosen()
         model_id = self._model_id(entry, model_id)
-        values = model_values(entry)
-        is_new = self._setup.is_written(model_id, entry.id)
-        if is_new:
+        values = model_values(entry) if self._setup.is_written(model_id, entry.id) else None
+        if values is not None:
             # Before anything is fetched: whether it could be written at all.
             with_model(self._setup.file, self._setup.config.source.text, model_id, values)
         self._install(entry)
-        config = self._config_with(model_id, values if is_new else None)
         if is_tested:
-            self._test(config, model_id, entry)
-        if is_new:
+            method = self._test(model_id, values, entry)
+            if method is not None and values is not None:
+                values["auth"] = method
+        if values is not None:
             self._write(model_id, values)
         else:
             where = self._setup.config.source.at(("models", model_id))
@@ -174,29 +176,38 @@ class _Dialogue:
             raise _Declined(f"{entry.name} is not installed.")
         self._progress.installed = entry
 
-    def _config_with(self, model_id: str, values: ModelValues | None) -> Config:
+    def _config_with(self, model_id: str, values: ModelValues | None, method: str | None) -> Config:
         """The configuration as it is going to be."""
         config = self._setup.config
-        if values is not None:
-            model = msgspec.convert(values, AcpModel)
+        model = config.models.get(model_id) if values is None else msgspec.convert(values, AcpModel)
+        if isinstance(model, AcpModel):
+            model = model if method is None else replace(model, auth=method)
             config = replace(config, models=config.models | {model_id: model})
         return KnownAgents(self._context.state_dir).applied(config)
 
     # Is it logged in, and does it answer.
 
-    def _test(self, config: Config, model_id: str, entry: CatalogueEntry) -> None:
+    def _test(self, model_id: str, values: ModelValues | None, entry: CatalogueEntry) -> str | None:
+        """Test the agent, and let the user log in if that is missing. Returns the agent's own way that was used."""
+        method: str | None = None
         for _ in range(_LOGINS):
+            config = self._config_with(model_id, values, method)
             try:
-                check = self._checked(config, model_id, entry)
+                check = self._checked(config, model_id, entry, method)
                 refusal = check.refusal or self._refused_prompt(config, model_id, entry)
             except LanguageModelError as error:
                 self._go_on_without(error)
-                return
+                return method
             if refusal is None:
-                return
-            if not self._logged_in(refusal, check.commands, self._settings(config, model_id)):
+                return method
+            say(one_line(refusal.message), sys.stderr)
+            way = None if self._is_sure or not can_ask() else self._chosen_way(check, refusal)
+            if way is None:
                 self._go_on_without(refusal)
-                return
+                return None
+            method = way.id if isinstance(way, AuthMethod) else None
+            if isinstance(way, LoginCommand):
+                self._run_login(way, self._settings(config, model_id))
         raise _Declined(f"{entry.name} still requires a login.")
 
     def _settings(self, config: Config, model_id: str) -> AgentSettings:
@@ -205,11 +216,17 @@ class _Dialogue:
             raise CommandError(f"The model {model_id} is no agent.")
         return model.settings
 
-    def _checked(self, config: Config, model_id: str, entry: CatalogueEntry) -> LoginCheck:
+    def _checked(
+        self, config: Config, model_id: str, entry: CatalogueEntry, method: str | None
+    ) -> LoginCheck:
         settings = self._settings(config, model_id)
         with StepProgress() as steps:
-            steps.step(f"starting {entry.name}, to see whether it is logged in")
-            check = run_interruptible(lambda: check_login(settings))
+            steps.step(
+                f"starting {entry.name}, to see whether it is logged in"
+                if method is None
+                else f"{entry.name} logs in; it may have opened a browser"
+            )
+            check = run_interruptible(lambda: check_login(settings, method))
         if check.refusal is None:
             say(f"{entry.name} starts, and opens a session.")
         return check
@@ -233,51 +250,46 @@ class _Dialogue:
         print(flush=True)
         return None
 
-    def _logged_in(
-        self, refusal: LanguageModelError, commands: tuple[LoginCommand, ...], settings: AgentSettings
-    ) -> bool:
-        """Let the user log in. Returns whether to look again."""
-        say(one_line(refusal.message), sys.stderr)
-        if self._is_sure or not can_ask():
-            return False
-        if not commands:
-            for line in (refusal.hint or "").splitlines():
-                say(f"  → {one_line(line)}", sys.stderr)
-            return agreed("Log in in another terminal. Have you done so?")
-        chosen = self._login(commands)
-        if chosen is None:
-            return False
+    def _chosen_way(
+        self, check: LoginCheck, refusal: LanguageModelError
+    ) -> LoginCommand | AuthMethod | Literal["elsewhere"] | None:
+        """Ask the user how to log in. None: not at all."""
+        ways: tuple[LoginCommand | AuthMethod, ...] = (*check.commands, *check.methods)
+        match ways:
+            case ():
+                _say_steps(refusal)
+                return "elsewhere" if agreed("Log in in another terminal. Have you done so?") else None
+            case (LoginCommand() as only,):
+                say(f"Its own login command ({only.label}):", sys.stderr)
+                _print_command(only)
+                return only if agreed("Run it?") else None
+        say("Its own ways to log in:", sys.stderr)
+        for number, way in enumerate(ways, 1):
+            if isinstance(way, LoginCommand):
+                say(f"  {number}  {way.label}", sys.stderr)
+                _print_command(way)
+            else:
+                about = f": {way.description}" if way.description else ""
+                say(one_line(f"  {number}  {way.name or way.id}{about}"), sys.stderr)
+        answer = answer_to("Which one? Its number, or Enter for none:") or ""
+        return ways[int(answer) - 1] if answer.isdecimal() and 1 <= int(answer) <= len(ways) else None
+
+    def _run_login(self, login: LoginCommand, settings: AgentSettings) -> None:
         try:
             # The command of the agent, in the user's terminal; the user has seen it and agreed.
             status = subprocess.run(  # noqa: S603
-                chosen.command, env={**settings.env, **chosen.env}, check=False
+                login.command, env={**settings.env, **login.env}, check=False
             ).returncode
         except OSError as error:
             say(f"It cannot be started: {error.strerror}.", sys.stderr)
-            return False
+            return
         if status:
             say(f"The login ended with status {status}.", sys.stderr)
-        return True
-
-    def _login(self, commands: tuple[LoginCommand, ...]) -> LoginCommand | None:
-        if len(commands) == 1:
-            say(f"Its own login command ({commands[0].label}):", sys.stderr)
-            _print_command(commands[0])
-            return commands[0] if agreed("Run it?") else None
-        say("Its own login commands:", sys.stderr)
-        for number, each in enumerate(commands, 1):
-            say(f"  {number}  {each.label}", sys.stderr)
-            _print_command(each)
-        answer = answer_to("Which one do you want to run? Its number, or Enter for none:") or ""
-        if answer.isdecimal() and 1 <= int(answer) <= len(commands):
-            return commands[int(answer) - 1]
-        return None
 
     def _go_on_without(self, error: LanguageModelError) -> None:
         """Report a test that failed, and ask whether to write the file all the same."""
         say(f"The test failed: {one_line(error.message)}", sys.stderr)
-        for line in (error.hint or "").splitlines():
-            say(f"  → {one_line(line)}", sys.stderr)
+        _say_steps(error)
         if self._is_sure or not can_ask() or not agreed("Write the configuration all the same?"):
             raise _Declined("The agent does not answer yet.")
 
@@ -296,3 +308,8 @@ class _Dialogue:
 def _print_command(command: LoginCommand) -> None:
     """Print a command whole, so that it can be copied: the terminal breaks the line, we do not."""
     print(f"    {command.text}", file=sys.stderr, flush=True)
+
+
+def _say_steps(error: LanguageModelError) -> None:
+    for line in (error.hint or "").splitlines():
+        say(f"  → {one_line(line)}", sys.stderr)

@@ -5,12 +5,19 @@ Some agents open a session without a login and refuse the first prompt. So a pas
 
 from __future__ import annotations
 
+import asyncio
 import tempfile
 from dataclasses import dataclass
 
-from dragoman.acp.launch import launch
+from dragoman.acp.launch import RunningAgent, launch
 from dragoman.acp.login import LoginCommand, login_commands
-from dragoman.acp.messages import PERMISSION_REFUSED, FileRequest, PermissionRequest, SessionUpdate
+from dragoman.acp.messages import (
+    PERMISSION_REFUSED,
+    AuthMethod,
+    FileRequest,
+    PermissionRequest,
+    SessionUpdate,
+)
 from dragoman.backends.agent.machine.types import Refused
 from dragoman.backends.agent.profile.settings import AgentSettings
 from dragoman.backends.agent.session.opening import logged_in, started
@@ -21,6 +28,8 @@ from dragoman.lm import LanguageModelError
 
 __all__ = ["LoginCheck", "check_login"]
 
+# The user finds a password and a second factor in a browser.
+_LOGIN_SECONDS = 600.0
 _ONLY_A_CHECK = "This is only a check; nothing is to be done."
 
 
@@ -28,12 +37,17 @@ _ONLY_A_CHECK = "This is only a check; nothing is to be done."
 class LoginCheck:
     # Why the agent opens no session; None if it does.
     refusal: LanguageModelError | None
-    # What the agent names for logging in, whether that is needed or not.
+    # What the agent names for logging in, whether that is needed or not: commands for a terminal, and ways that the agent
+    # goes alone when it is asked to.
     commands: tuple[LoginCommand, ...]
+    methods: tuple[AuthMethod, ...]
 
 
-async def check_login(settings: AgentSettings) -> LoginCheck:
-    """Start the agent and open a session. `LanguageModelError` if anything but a missing login prevents that."""
+async def check_login(settings: AgentSettings, method: str | None = None) -> LoginCheck:
+    """Start the agent and open a session. `LanguageModelError` if anything but a missing login prevents that.
+
+    `method`: ask the agent to log in by this way first. It may open a browser and wait for the user.
+    """
     with tempfile.TemporaryDirectory(prefix="dragoman-login-") as folder:
         agent = await launch(
             settings.name, settings.command, settings.env, folder, lambda: None, settings.ledger
@@ -42,16 +56,32 @@ async def check_login(settings: AgentSettings) -> LoginCheck:
         try:
             said = await started(agent, link.initialize(files=settings.fs), settings, clock)
             commands = login_commands(said.auth_methods, settings.command)
+            methods = tuple(each for each in said.auth_methods if each.type in (None, "agent"))
+            methods = tuple(each for each in methods if not login_commands((each,), settings.command))
+            if method is not None and (refusal := await _refused(agent, method)) is not None:
+                return LoginCheck(refusal, commands, methods)
             opening = logged_in(link, settings, lambda: link.new_session((folder,), (), _Silent()))
             try:
                 await started(agent, opening, settings, clock)
             except LanguageModelError as error:
                 if error.kind != "auth_required":
                     raise
-                return LoginCheck(error, commands)
-            return LoginCheck(None, commands)
+                return LoginCheck(error, commands, methods)
+            return LoginCheck(None, commands, methods)
         finally:
             await agent.stop()
+
+
+async def _refused(agent: RunningAgent, method: str) -> LanguageModelError | None:
+    """Ask the agent to log in. Returns the error if it does not."""
+    try:
+        async with asyncio.timeout(_LOGIN_SECONDS):
+            await agent.link.authenticate(method)
+    except TimeoutError:
+        return LanguageModelError("timeout", f"The login has not ended in {_LOGIN_SECONDS:g} seconds.")
+    except LanguageModelError as error:
+        return error
+    return None
 
 
 class _Silent:
