@@ -45,8 +45,11 @@ class _Report:
         if finding.level == "fail":
             self.status = FAILED
         if finding.level != "ok" and finding.next_step:
-            # What failed comes before what is only to be careful about.
-            self._steps.setdefault(finding.level, finding.next_step.splitlines()[0])
+            step = finding.next_step.splitlines()[0]
+            # A warning's step may be about one of many things: it says which.
+            self._steps.setdefault(
+                finding.level, step if finding.level == "fail" else f"{step} ({finding.what})"
+            )
 
     def next_step(self, otherwise: str) -> str:
         """The first step about something that failed, else about a warning."""
