@@ -114,10 +114,8 @@ def test_models_are_listed_with_what_they_lack(
     assert found["self: built in"] == "ok"
     lost = found["lost: not usable"]
     assert lost.startswith(f"warn\n→ {Path.cwd()}/none.jsonl: the script cannot be read")
-    assert (
-        _next(shown)
-        == "The command no-such-program-anywhere is not found. Install it, or give its full path."
-    )
+    step = "The command no-such-program-anywhere is not found. Install it, or give its full path."
+    assert _next(shown) == f"{step} (agent: command not found)"
 
 
 @pytest.mark.usefixtures("home")
