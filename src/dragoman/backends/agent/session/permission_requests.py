@@ -63,10 +63,13 @@ _NO_PERSON = "No person could be asked."
 
 @dataclass(frozen=True, slots=True)
 class _DecidedUnasked:
-    """A request that was decided without a person: the answer to the agent, and what the user sees of it."""
+    """A request that was decided without a person: the answer to the agent, and what the user sees of it.
+
+    The chat that switched a mode on shows what the mode allows, with the change.
+    """
 
     answer: Granted | Refused
-    shown: Part
+    shown: Part | None
 
     @property
     def granted(self) -> bool:
@@ -177,7 +180,8 @@ class PermissionRequests:
                 self._console_requests.announce(action, self.response_id, dispatch)
             return
         notice_text = answer(asked.answer)
-        dispatch(Spoke(asked.shown))
+        if asked.shown is not None:
+            dispatch(Spoke(asked.shown))
         if notice_text:
             dispatch(Spoke(notice_part(notice_text)))
 
@@ -229,6 +233,8 @@ class PermissionRequests:
         action = asked.action
         if isinstance(decision, Allowed):
             self._decided(asked, decision.by, decision.reason, allowed=True)
+            if decision.by == "mode":
+                return _DecidedUnasked(Granted(), None)
             line = f"{in_one_line(action, 'may')} · {self._for_client(decision.why, decision.rules)}"
             note = ActivityNote(new_activity_id(), line, "other", "completed", text=f"\n\n✓ {escape(line)}\n")
             return _DecidedUnasked(Granted(), note)
