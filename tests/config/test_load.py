@@ -235,6 +235,20 @@ def test_the_text_of_the_file_is_not_shown_with_the_configuration(tmp_path: Path
         ),
         ("\n[modles.x]\n", "2: unknown table [modles]. Did you mean [models]?"),
         (
+            '[mcp_servers.docs]\ncommand = "x"\n',
+            (
+                "1: [mcp_servers.docs] is not supported yet: Dragoman starts no MCP servers. Configure them in the agent's own"
+                " settings; the agent then has their tools, and asks for permission as it does elsewhere. Remove the table here."
+            ),
+        ),
+        (
+            "[mcpServers.a]\n[mcpServers.b]\n",
+            (
+                "1: [mcpServers] is not supported yet: Dragoman starts no MCP servers. Configure them in the agent's own settings;"
+                " the agent then has their tools, and asks for permission as it does elsewhere. Remove the table here."
+            ),
+        ),
+        (
             "[zzz]\n",
             "1: unknown table [zzz]. Known here: [models], [conversation], [journal], [tools], [chat], [[policy]], [loop], [serve], [console], [keys].",
         ),

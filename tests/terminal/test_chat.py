@@ -247,7 +247,7 @@ def test_commands_at_the_prompt(folder: Folder) -> None:
     chat.type("/to")
     chat.wait_for("/tools +list the tools")
     chat.type("\t\r")
-    chat.wait_for("● +write_file +#writeFile +asks first")
+    chat.wait_for("● +write_file +#writeFile +asks first +Make or replace a file of the")
     chat.enter("/tools off write_file")
     chat.wait_for("write_file is not offered any more")
     chat.enter("/tools")

@@ -3,29 +3,14 @@
 from __future__ import annotations
 
 from argparse import ArgumentParser, ArgumentTypeError
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["COMMANDS", "CliCommand"]
+from dragoman.cli.command import CliCommand
+from dragoman.cli.setup_commands import SETUP_COMMANDS
+
+__all__ = ["COMMANDS"]
 
 _LAST_PORT = 65535
-
-
-@dataclass(frozen=True, slots=True)
-class CliCommand:
-    name: str
-    # In the list of commands.
-    summary: str
-    # In its own help.
-    description: str
-    examples: str
-    add_arguments: Callable[[ArgumentParser], object]
-
-    @property
-    def module(self) -> str:
-        """Where its function `run` is. Imported when the command is used, so that no command pays for another."""
-        return f"dragoman.cli.{self.name.replace('-', '_')}"
 
 
 def _chat(parser: ArgumentParser) -> None:
@@ -195,12 +180,6 @@ def _agents(parser: ArgumentParser) -> None:
     )
 
 
-def _doctor(parser: ArgumentParser) -> None:
-    parser.add_argument(
-        "model", nargs="?", metavar="MODEL", help="also start this model, and see what it can do"
-    )
-
-
 def _port(text: str) -> int:
     if not text.isdecimal() or int(text) > _LAST_PORT:
         raise ArgumentTypeError(f'"{text}" is no port: a whole number from 0 to {_LAST_PORT}.')
@@ -321,27 +300,7 @@ When standard input is not a terminal it plays its tour by itself and exits.""",
       watch the tour""",
             _no_arguments,
         ),
-        CliCommand(
-            "doctor",
-            "check the installation, or what a model can do",
-            """\
-Check what Dragoman needs: Python, the platform, the libraries, the
-configuration, the state folder and the configured models. Each line says ok,
-warn or fail, and what to do next.
-
-With MODEL, start that model and send it a short prompt. An agent is examined
-in a scratch folder: its version and capabilities, whether it sees
-tools, whether it asks before it runs a command, edits a file, deletes a file and
-fetches a page, whether a picture reaches its model, how fast it stops, how much
-memory it takes. That takes two to seven prompts, and says beforehand what it does.
-What it asks for is refused. Models that cost money cost it here too.""",
-            """\
-  dragoman doctor
-      is everything there?
-  dragoman doctor claude
-      does this model answer, and what can it do?""",
-            _doctor,
-        ),
+        *SETUP_COMMANDS,
         CliCommand(
             "agents",
             "list the known agents, install and remove them",

@@ -19,7 +19,16 @@ from dragoman.config.positions import KeyPath
 from dragoman.config.problem import ConfigError, Problem
 from dragoman.config.schema import AcpModel, ModelConfig, ResponsesModel
 
-__all__ = ["inherited", "resolved", "secrets", "unset", "value_of", "variable_of", "variables"]
+__all__ = [
+    "inherited",
+    "is_secret_name",
+    "resolved",
+    "secrets",
+    "unset",
+    "value_of",
+    "variable_of",
+    "variables",
+]
 
 _REFERENCE = re.compile(r"\$([A-Za-z_][A-Za-z0-9_]*)")
 _SECRET_NAME = re.compile(r"key|token|secret|password|authorization|headers|webhook", re.IGNORECASE)
@@ -75,9 +84,14 @@ def secrets(config: Config, environ: Mapping[str, str] = os.environ) -> frozense
         variable = variable_of(value)
         if variable is not None:
             found.add(environ.get(variable, ""))
-        elif any(_SECRET_NAME.search(str(key)) for key in keys):
+        elif any(is_secret_name(str(key)) for key in keys):
             found.add(value)
     return frozenset(found - {""})
+
+
+def is_secret_name(name: str) -> bool:
+    """Whether a key of this name has a value that is not shown."""
+    return _SECRET_NAME.search(name) is not None
 
 
 def _values(config: Config) -> Iterator[tuple[KeyPath, str]]:

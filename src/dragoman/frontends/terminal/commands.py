@@ -254,6 +254,7 @@ class Commands:
                         Text(info.name, _BOLD),
                         Text(f"#{info.reference_name}" if info.reference_name else "", _DIM),
                         Text("" if info.read_only else "asks first", _DIM),
+                        Text(visible_line(info.user_description or ""), _DIM),
                     )
                     for info in self._choosable()
                 ]
@@ -284,7 +285,7 @@ class Commands:
             case []:
                 return [("on", "offer a tool"), ("off", "offer a tool no longer")]
             case ["on" | "off"]:
-                return [(info.name, info.display_name) for info in self._choosable()]
+                return [(info.name, info.user_description or info.display_name) for info in self._choosable()]
             case ["on" | "off", _]:
                 return [(_SAVE, "also for later chats")]
             case _:
