@@ -139,6 +139,7 @@ REQUESTS = (
 )
 NOTIFICATIONS = (
     Method("workspace/didChangeFolders", forms.ChangeFolders, "", "Other folders are open from now on."),
+    Method("settings/didChange", forms.ChangeSettings, "", "The editor's settings have changed."),
     *(
         Method(
             name, None, "", '`{"requestId"}`: that request is not wanted any more. It settles all the same.'

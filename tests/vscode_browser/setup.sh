@@ -7,7 +7,9 @@
 # Its native modules are left out, so no compiler is needed: lost are log files, sqlite and kerberos.
 set -eu
 
-CODE_SERVER='code-server@4.139.1'
+# The newest that there is, and the oldest that `engines` in editors/vscode/package.json allows.
+NEWEST='4.139.1'
+OLDEST='4.106.3'
 
 here=$(cd "$(dirname "$0")" && pwd)
 sh "$here/../browser/setup.sh" "${2:?usage: sh setup.sh DIR BROWSER_DIR}"
@@ -18,21 +20,35 @@ mkdir -p "$1"
 cd "$1"
 home=$(pwd)
 
-# Named after what it has installed: another version is installed anew.
-stamp="done-$(printf '%s' "$CODE_SERVER" | tr -c 'A-Za-z0-9.\n' '-')"
 quiet_npm() { npm install --no-audit --no-fund --no-update-notifier --loglevel=error --ignore-scripts "$@" >&2; }
 
-if [ ! -e "$stamp" ]; then
-  echo "installing VS Code (600 MB) ..." >&2
-  rm -rf code-server
-  mkdir code-server
-  cd code-server
+# Older versions take a module from GitHub, which is out of reach for many. The registry has the same version of it.
+from_registry() {
+  sed -i.before -e 's|"parcel-bundler/watcher#[0-9a-f]*"|"2.5.1"|' -e '/git+ssh:.*parcel-bundler/,/"integrity"/d' \
+    package.json npm-shrinkwrap.json
+}
+
+# Named after what it has installed: another version is installed anew.
+install() {
+  stamp="done-code-server-$2"
+  if [ -e "$stamp" ]; then
+    return
+  fi
+  echo "installing VS Code $2 (600 MB) ..." >&2
+  rm -rf "$1"
+  mkdir "$1"
+  cd "$1"
   echo '{"private": true}' > package.json
-  quiet_npm "$CODE_SERVER"
+  quiet_npm "code-server@$2"
   cd node_modules/code-server/lib/vscode
+  from_registry
   quiet_npm --omit=dev
   cd extensions
+  from_registry
   quiet_npm --omit=dev
   cd "$home"
   touch "$stamp"
-fi
+}
+
+install code-server "$NEWEST"
+install code-server-oldest "$OLDEST"

@@ -8,16 +8,18 @@ import * as vscode from 'vscode';
 import type { PendingApprovals } from './approvals';
 import { BackendError } from './backend';
 import { signalOf, unlessAborted } from './cancellation';
-import { features, fromWireMessage, isOne, progressOf, toWire } from './convert';
+import { fromWireMessage, progressOf, toWire } from './convert';
 import { isCancellation, sentence } from './errors';
 import { type LoopHost, runTurn } from './loop';
 import { plain } from './markdown';
+import { promptOf } from './prompt';
 import { Steps } from './steps';
 import { ACTIVITY_OPTION, isPermissionTool, type Message, type Part, STATEFUL_MARKER, type ToolCall } from './wire';
 
 export const PARTICIPANT = 'dragoman.participant';
 const VENDOR = 'dragoman';
 const NO_MODEL = 'There is no model yet. Run “Dragoman: Manage Agents”, or “Dragoman: Show Log” to see why.';
+const NOT_SET_UP = 'Dragoman is not set up yet. It goes into its own folder, and needs Python 3.11 or newer. Then ask again.';
 /** The most tools that a request may have. */
 const MAX_TOOLS = 128;
 /** The characters of a thought that fit on a line. */
@@ -36,10 +38,12 @@ export interface ParticipantHost {
   readonly approvals: PendingApprovals;
   /** Why the backend does not run, if it should. */
   failure(): string | undefined;
+  /** Whether Dragoman is not installed yet. */
+  isMissing?(): boolean;
 }
 
 export async function respond(
-  { approvals, failure }: ParticipantHost,
+  { approvals, failure, isMissing }: ParticipantHost,
   request: vscode.ChatRequest,
   context: vscode.ChatContext,
   stream: vscode.ChatResponseStream,
@@ -47,6 +51,11 @@ export async function respond(
 ): Promise<vscode.ChatResult> {
   const model = await unlessStopped(modelFor(request), token);
   if (token.isCancellationRequested) {
+    return {};
+  }
+  if (model === undefined && isMissing?.() === true) {
+    stream.markdown(NOT_SET_UP);
+    stream.button({ command: 'dragoman.install', title: 'Set Up Dragoman' });
     return {};
   }
   if (model === undefined) {
@@ -237,70 +246,6 @@ function kept(turn: vscode.ChatResponseTurn): Message[] | undefined {
 
 function said(role: 'user' | 'assistant', value: string): Message {
   return { role, content: [{ type: 'text', value }] };
-}
-
-interface Attached {
-  readonly places: string[];
-  readonly pictures: Part[];
-  readonly leftOut: string[];
-}
-
-/** The prompt, the paths of its references, and its pictures. An agent reads files itself. */
-async function promptOf(request: vscode.ChatRequest): Promise<{ prompt: Message; leftOut: readonly string[] }> {
-  const attached: Attached = { places: [], pictures: [], leftOut: [] };
-  for (const reference of request.references) {
-    await attach(reference, attached);
-  }
-  const { places, pictures, leftOut } = attached;
-  const list = places.map((place) => `- ${place}`).join('\n');
-  const value = places.length === 0 ? request.prompt : `${request.prompt}\n\nAttached:\n${list}`;
-  return { prompt: { role: 'user', content: [{ type: 'text', value }, ...pictures] }, leftOut };
-}
-
-async function attach(reference: vscode.ChatPromptReference, { places, pictures, leftOut }: Attached): Promise<void> {
-  const { value } = reference;
-  if (typeof value === 'string') {
-    places.push(value);
-  } else if (value instanceof vscode.Uri) {
-    places.push(placeOf(value));
-  } else if (value instanceof vscode.Location) {
-    places.push(`${placeOf(value.uri)}:${value.range.start.line + 1}-${value.range.end.line + 1}`);
-  } else {
-    const picture = await pictureOf(value);
-    if (picture === undefined) {
-      leftOut.push((reference as { name?: string }).name ?? reference.id);
-    } else {
-      pictures.push(picture);
-    }
-  }
-}
-
-/** The path of a file; for anything else its URI. */
-function placeOf(uri: vscode.Uri): string {
-  return uri.scheme === 'file' ? uri.fsPath : uri.toString(true);
-}
-
-/** The class is not in the stable types. */
-interface BinaryData {
-  readonly mimeType: string;
-  data(): Thenable<Uint8Array>;
-}
-
-async function pictureOf(value: unknown): Promise<Part | undefined> {
-  if (!isOne(value, 'ChatReferenceBinaryData') || !features().data) {
-    return undefined;
-  }
-  const { mimeType } = value as BinaryData;
-  if (!mimeType.startsWith('image/')) {
-    return undefined;
-  }
-  try {
-    const data = await (value as BinaryData).data();
-    return { type: 'data', mimeType, data: Buffer.from(data).toString('base64') };
-  } catch {
-    // The file was deleted after it was attached.
-    return undefined;
-  }
 }
 
 /** VS Code wraps the message of a failed request in its own text. */

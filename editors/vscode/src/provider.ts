@@ -5,14 +5,11 @@ import type { Backend } from './backend';
 import { signalOf, within } from './cancellation';
 import { features, fromWire, toWireMessage, toWireMessages, toWireTools } from './convert';
 import { errorText, isCancellation, languageModelError } from './errors';
+import { tokensOfMessage, tokensOfText } from './tokens';
 import { ACTIVITY_OPTION, isPermissionTool, type ModelInformation, type Part } from './wire';
 
-/** The same value as in the backend: about the average of recent tokenizers, in any script. */
-const BYTES_A_TOKEN = 4;
 /** Includes the start of the backend, and of agents that report their capabilities. */
 const LIST_MS = 90_000;
-/** A prompt has thousands of pieces: a slow count is replaced by an estimate. */
-const COUNT_MS = 2_000;
 
 export interface ProviderSettings {
   /** The ids of the models to offer; if empty, all models. */
@@ -40,6 +37,7 @@ export class Provider implements vscode.LanguageModelChatProvider<Information> {
   readonly #settings: () => ProviderSettings;
   readonly #approvals: PendingApprovals;
   readonly #log: (message: string) => void;
+  readonly #listed: () => void;
   readonly #changed = new vscode.EventEmitter<void>();
   readonly onDidChangeLanguageModelChatInformation = this.#changed.event;
 
@@ -49,12 +47,15 @@ export class Provider implements vscode.LanguageModelChatProvider<Information> {
     settings: () => ProviderSettings,
     approvals: PendingApprovals,
     log: (message: string) => void,
+    /** Called when VS Code gets models, with at least one. */
+    listed: () => void = () => undefined,
   ) {
     this.#backend = backend;
     this.#memory = memory;
     this.#settings = settings;
     this.#approvals = approvals;
     this.#log = log;
+    this.#listed = listed;
   }
 
   /** Fire the change event: VS Code requests the models only after it. */
@@ -74,6 +75,9 @@ export class Provider implements vscode.LanguageModelChatProvider<Information> {
     try {
       const models = await within(LIST_MS, signal, (bounded) => this.#models(silent, bounded));
       const { models: wanted } = this.#settings();
+      if (models.length > 0) {
+        this.#listed();
+      }
       return models
         .filter(({ id }) => wanted.length === 0 || wanted.includes(id))
         .map((model) => ({ isUserSelectable: true, isBYOK: true, ...model, ...described(model) }));
@@ -166,27 +170,13 @@ export class Provider implements vscode.LanguageModelChatProvider<Information> {
     }
   }
 
-  /** Count tokens. The chat counts thousands of lines at a time, so text is counted here, without a request. */
+  /** Count tokens. The backend has no better count, so no request is made: a count must not start a process. */
   async provideTokenCount(
-    model: Information,
+    _model: Information,
     text: string | vscode.LanguageModelChatRequestMessage,
-    token: vscode.CancellationToken,
+    _token: vscode.CancellationToken,
   ): Promise<number> {
-    if (typeof text === 'string') {
-      return tokens(text);
-    }
-    const message = toWireMessage(text);
-    const { signal, dispose } = signalOf(token);
-    try {
-      const asked = { modelId: model.id, message };
-      const count = (bounded: AbortSignal) => this.#backend.request('lm/provideTokenCount', asked, { signal: bounded });
-      return Number(await within(COUNT_MS, signal, count));
-    } catch {
-      // The chat could not render a prompt without a count.
-      return tokens(JSON.stringify(message));
-    } finally {
-      dispose();
-    }
+    return typeof text === 'string' ? tokensOfText(text) : tokensOfMessage(toWireMessage(text));
   }
 }
 
@@ -194,8 +184,4 @@ export class Provider implements vscode.LanguageModelChatProvider<Information> {
 function described({ capabilities = {}, tooltip, detail, tags = [] }: ModelInformation) {
   const words = [tooltip ?? detail, `Tags: ${tags.join(', ')}.`].filter((text) => text !== undefined);
   return { capabilities, ...(tags.length > 0 ? { tooltip: words.join('\n\n') } : {}) };
-}
-
-function tokens(text: string): number {
-  return Math.ceil(Buffer.byteLength(text) / BYTES_A_TOKEN);
 }
