@@ -47,11 +47,11 @@ export async function offerSetUpOnce(memory: vscode.Memento): Promise<void> {
  * Without an account, that chat answers a first prompt with a request to sign in, and no API reports that moment. So the
  * offer is made before it, when the first models are there.
  */
-export async function offerChatOnce(memory: vscode.Memento, delayMs = CHAT_STARTS_MS): Promise<void> {
+export async function offerChatOnce(memory: vscode.Memento, chatHasStarted = timeForChat): Promise<void> {
   if (memory.get(OFFERED_CHAT) === true) {
     return;
   }
-  await new Promise((resolve) => setTimeout(resolve, delayMs).unref());
+  await chatHasStarted();
   if (memory.get(OFFERED_CHAT) === true || vscode.extensions.getExtension(BUILT_IN_CHAT)?.isActive === true) {
     return;
   }
@@ -69,4 +69,8 @@ export async function offerChatOnce(memory: vscode.Memento, delayMs = CHAT_START
   } else if (chosen === ASK) {
     await vscode.commands.executeCommand('workbench.action.chat.open', { query: '@dragoman ', isPartialQuery: true });
   }
+}
+
+function timeForChat(): Promise<void> {
+  return new Promise((resolve) => setTimeout(resolve, CHAT_STARTS_MS).unref());
 }

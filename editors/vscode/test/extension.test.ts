@@ -228,6 +228,7 @@ test('the permission tools are in no list before there are models that may need 
   assert.deepEqual([...new Set(asks(editor))], [true]);
   const manifest = JSON.parse(readFileSync('package.json', 'utf8')) as { contributes: { languageModelTools: { when?: string }[] } };
   assert.deepEqual([...new Set(manifest.contributes.languageModelTools.map(({ when }) => when))], ['dragoman.asks']);
+  await deactivate();
   const never = opened(machine('no tools'), { permission: 'configured' });
   await never.models();
   assert.deepEqual([...new Set(asks(never.editor))], [false]);
@@ -235,23 +236,24 @@ test('the permission tools are in no list before there are models that may need 
 
 test('who is not signed in is offered the ways to talk to an agent, once', async () => {
   const memory = new Memento() as never;
+  const atOnce = () => Promise.resolve();
   const editor = vscode.anotherEditor();
   editor.answers = ['Use in the Built-in Chat'];
-  await offerChatOnce(memory, 0);
+  await offerChatOnce(memory, atOnce);
   assert.deepEqual(editor.messages.map(({ buttons }) => buttons), [['Use in the Built-in Chat', 'Ask @dragoman']]);
   assert.deepEqual(editor.executed, [['dragoman.builtInChat']]);
-  await offerChatOnce(memory, 0);
+  await offerChatOnce(memory, atOnce);
   assert.equal(editor.messages.length, 1);
 
   const signedIn = vscode.anotherEditor();
   signedIn.isBuiltInChatActive = true;
-  await offerChatOnce(new Memento() as never, 0);
+  await offerChatOnce(new Memento() as never, atOnce);
   assert.deepEqual(signedIn.messages, []);
 
   const old = vscode.anotherEditor();
   old.builtInCommands = [];
   old.answers = ['Ask @dragoman'];
-  await offerChatOnce(new Memento() as never, 0);
+  await offerChatOnce(new Memento() as never, atOnce);
   assert.deepEqual(old.messages.map(({ buttons }) => buttons), [['Ask @dragoman']]);
   assert.deepEqual(old.executed, [['workbench.action.chat.open', { query: '@dragoman ', isPartialQuery: true }]]);
 });
