@@ -38,7 +38,8 @@ install() {
   rm -rf "$1"
   mkdir "$1"
   cd "$1"
-  echo '{"private": true}' > package.json
+  # Older versions of this module bring no binary.
+  echo '{"private": true, "overrides": {"argon2": "0.44.0"}}' > package.json
   quiet_npm "code-server@$2"
   cd node_modules/code-server/lib/vscode
   from_registry
