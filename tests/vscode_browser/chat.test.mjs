@@ -306,6 +306,12 @@ for (const door of ['@dragoman', 'agent mode']) {
 
 // VS Code adds an index of its own skills to every prompt then. These are the prompts of the extension's walkthrough.
 describe('through @dragoman, once the built-in chat is in use', () => {
+  before(async () => {
+    if (editor.witnessed('built-in chat').length === 0) {
+      await editor.enableBuiltInChat();
+    }
+  });
+
   const words = () => editor.requests.at(-1).params.messages.at(-1).content.map(({ value }) => value);
 
   test('the user’s words are the prompt, and nothing else', async () => {
