@@ -342,7 +342,7 @@ describe('through @dragoman, once the built-in chat is in use', () => {
     await chat.say('@dragoman !run echo wrong; exit 3');
     await chat.dialog();
     await chat.allowOnce();
-    await chat.hears(/✗ [^\n]*exit status 3[^]*wrong/);
+    await chat.hears(/✗ echo wrong; exit 3\s+wrong\s+\[Exit code 3\.\]/);
     await chat.idle();
   });
 });
