@@ -193,6 +193,7 @@ REQUESTS = (
 )
 NOTIFICATIONS = (
     Method("workspace/didChangeFolders", forms.ChangeFolders, "", "Other folders are open from now on."),
+    Method("settings/didChange", forms.ChangeSettings, "", "The editor's settings have changed."),
     *(
         Method(
             name, None, "", '`{"requestId"}`: that request is not wanted any more. It settles all the same.'
@@ -228,6 +229,10 @@ _FORMS: tuple[tuple[type[msgspec.Struct], str], ...] = (
         ),
     ),
     (forms.ChangeFolders, ""),
+    (
+        forms.ChangeSettings,
+        "Settings that hold from the next request on. Those that are left out stay as they are.",
+    ),
     (forms.ModelList, ""),
     (
         ModelInfo,

@@ -341,7 +341,8 @@ async def test_r6_a_busy_endpoint_is_asked_again_and_not_for_ever(
     clock = _Patient()
     with pytest.raises(LanguageModelError) as caught:
         await _answer(endpoint, clock=clock)
-    assert caught.value.kind == "unavailable"
+    assert caught.value.kind == ("rate_limited" if status == 429 else "unavailable")
+    assert caught.value.is_transient
     assert clock.pauses == pauses
     assert len(endpoint.posts) == len(pauses) + 1
 

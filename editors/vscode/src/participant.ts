@@ -10,10 +10,11 @@ import { SIGN_IN } from './agents';
 import type { PendingApprovals } from './approvals';
 import { BackendError } from './backend';
 import { signalOf, unlessAborted } from './cancellation';
-import { features, fromWireMessage, isOne, progressOf, toWire } from './convert';
+import { fromWireMessage, progressOf, toWire } from './convert';
 import { isCancellation, sentence } from './errors';
 import { type LoopHost, runTurn } from './loop';
 import { plain } from './markdown';
+import { promptOf } from './prompt';
 import { Steps } from './steps';
 import { ACTIVITY_OPTION, isPermissionTool, type Message, type Part, STATEFUL_MARKER, type StoredConversation, type ToolCall } from './wire';
 
@@ -24,6 +25,7 @@ const MEMORY = 'The agent has its own memory of it.';
 const TRANSCRIPT = 'The agent gets a transcript of it.';
 const VENDOR = 'dragoman';
 const NO_MODEL = 'There is no model yet. Run “Dragoman: Manage Agents”, or “Dragoman: Show Log” to see why.';
+const NOT_SET_UP = 'Dragoman is not set up yet. It goes into its own folder, and needs Python 3.11 or newer. Then ask again.';
 /** The most tools that a request may have. */
 const MAX_TOOLS = 128;
 /** The characters of a thought that fit on a line. */
@@ -51,13 +53,15 @@ export interface ParticipantHost {
   readonly approvals: PendingApprovals;
   /** Why the backend does not run, if it should. */
   failure(): string | undefined;
+  /** Whether Dragoman is not installed yet. */
+  isMissing?(): boolean;
   readonly agents: Pick<AgentState, 'needsLogin'>;
   /** The messages of a stored conversation, by the beginning of its id. */
   stored(id: string): Promise<StoredConversation>;
 }
 
 export async function respond(
-  { approvals, failure, agents, stored }: ParticipantHost,
+  { approvals, failure, isMissing, agents, stored }: ParticipantHost,
   request: vscode.ChatRequest,
   context: vscode.ChatContext,
   stream: vscode.ChatResponseStream,
@@ -74,6 +78,11 @@ export async function respond(
   if (token.isCancellationRequested) {
     return {};
   }
+  if (model === undefined && isMissing?.() === true) {
+    stream.markdown(NOT_SET_UP);
+    stream.button({ command: 'dragoman.install', title: 'Set Up Dragoman' });
+    return {};
+  }
   if (model === undefined) {
     const cause = failure();
     return { errorDetails: { message: cause === undefined ? NO_MODEL : sentence(new BackendError(cause)) } };
@@ -87,7 +96,7 @@ export async function respond(
   if (continued === undefined && (model.id !== request.model?.id || request.model.vendor !== VENDOR)) {
     stream.markdown(`*${plain(standIn(model, request.model))}*\n\n`);
   }
-  const { prompt, leftOut } = await promptOf(request, words);
+  const { prompt, leftOut } = await promptOf({ prompt: words, references: request.references });
   if (leftOut.length > 0) {
     stream.markdown(`*${plain(`Not passed on: ${leftOut.join(', ')}.`)}*\n\n`);
   }
@@ -314,70 +323,6 @@ function kept(turn: vscode.ChatResponseTurn): Message[] | undefined {
 
 function said(role: 'user' | 'assistant', value: string): Message {
   return { role, content: [{ type: 'text', value }] };
-}
-
-interface Attached {
-  readonly places: string[];
-  readonly pictures: Part[];
-  readonly leftOut: string[];
-}
-
-/** The prompt, the paths of its references, and its pictures. An agent reads files itself. */
-async function promptOf(request: vscode.ChatRequest, words: string): Promise<{ prompt: Message; leftOut: readonly string[] }> {
-  const attached: Attached = { places: [], pictures: [], leftOut: [] };
-  for (const reference of request.references) {
-    await attach(reference, attached);
-  }
-  const { places, pictures, leftOut } = attached;
-  const list = places.map((place) => `- ${place}`).join('\n');
-  const value = places.length === 0 ? words : `${words}\n\nAttached:\n${list}`;
-  return { prompt: { role: 'user', content: [{ type: 'text', value }, ...pictures] }, leftOut };
-}
-
-async function attach(reference: vscode.ChatPromptReference, { places, pictures, leftOut }: Attached): Promise<void> {
-  const { value } = reference;
-  if (typeof value === 'string') {
-    places.push(value);
-  } else if (value instanceof vscode.Uri) {
-    places.push(placeOf(value));
-  } else if (value instanceof vscode.Location) {
-    places.push(`${placeOf(value.uri)}:${value.range.start.line + 1}-${value.range.end.line + 1}`);
-  } else {
-    const picture = await pictureOf(value);
-    if (picture === undefined) {
-      leftOut.push((reference as { name?: string }).name ?? reference.id);
-    } else {
-      pictures.push(picture);
-    }
-  }
-}
-
-/** The path of a file; for anything else its URI. */
-function placeOf(uri: vscode.Uri): string {
-  return uri.scheme === 'file' ? uri.fsPath : uri.toString(true);
-}
-
-/** The class is not in the stable types. */
-interface BinaryData {
-  readonly mimeType: string;
-  data(): Thenable<Uint8Array>;
-}
-
-async function pictureOf(value: unknown): Promise<Part | undefined> {
-  if (!isOne(value, 'ChatReferenceBinaryData') || !features().data) {
-    return undefined;
-  }
-  const { mimeType } = value as BinaryData;
-  if (!mimeType.startsWith('image/')) {
-    return undefined;
-  }
-  try {
-    const data = await (value as BinaryData).data();
-    return { type: 'data', mimeType, data: Buffer.from(data).toString('base64') };
-  } catch {
-    // The file was deleted after it was attached.
-    return undefined;
-  }
 }
 
 /** VS Code wraps the message of a failed request in its own text. */

@@ -7,14 +7,11 @@ import { signalOf, within } from './cancellation';
 import { features, fromWire, toWireMessage, toWireMessages, toWireTools } from './convert';
 import { errorText, isCancellation, languageModelError } from './errors';
 import { RpcError } from './rpc';
+import { tokensOfMessage, tokensOfText } from './tokens';
 import { ACTIVITY_OPTION, isPermissionTool, type ModelInformation, type Part, USAGE } from './wire';
 
-/** The same value as in the backend: about the average of recent tokenizers, in any script. */
-const BYTES_A_TOKEN = 4;
 /** Includes the start of the backend, and of agents that report their capabilities. */
 const LIST_MS = 90_000;
-/** A prompt has thousands of pieces: a slow count is replaced by an estimate. */
-const COUNT_MS = 2_000;
 
 export interface ProviderSettings {
   /** The ids of the models to offer; if empty, all models. */
@@ -43,6 +40,7 @@ export class Provider implements vscode.LanguageModelChatProvider<Information> {
   readonly #approvals: PendingApprovals;
   readonly #log: (message: string) => void;
   readonly #agents: AgentState;
+  readonly #listed: () => void;
   readonly #changed = new vscode.EventEmitter<void>();
   readonly onDidChangeLanguageModelChatInformation = this.#changed.event;
 
@@ -53,6 +51,8 @@ export class Provider implements vscode.LanguageModelChatProvider<Information> {
     approvals: PendingApprovals,
     log: (message: string) => void,
     agents: AgentState,
+    /** Called when VS Code gets models, with at least one. */
+    listed: () => void = () => undefined,
   ) {
     this.#agents = agents;
     this.#backend = backend;
@@ -60,6 +60,7 @@ export class Provider implements vscode.LanguageModelChatProvider<Information> {
     this.#settings = settings;
     this.#approvals = approvals;
     this.#log = log;
+    this.#listed = listed;
   }
 
   /** Fire the change event: VS Code requests the models only after it. */
@@ -80,6 +81,9 @@ export class Provider implements vscode.LanguageModelChatProvider<Information> {
       const models = await within(LIST_MS, signal, (bounded) => this.#models(silent, bounded));
       const { models: wanted } = this.#settings();
       this.#agents.named(models);
+      if (models.length > 0) {
+        this.#listed();
+      }
       return models
         .filter(({ id }) => wanted.length === 0 || wanted.includes(id))
         .map((model) => ({ isUserSelectable: true, isBYOK: true, ...model, ...described(model) }));
@@ -183,27 +187,13 @@ export class Provider implements vscode.LanguageModelChatProvider<Information> {
     }
   }
 
-  /** Count tokens. The chat counts thousands of lines at a time, so text is counted here, without a request. */
+  /** Count tokens. The backend has no better count, so no request is made: a count must not start a process. */
   async provideTokenCount(
-    model: Information,
+    _model: Information,
     text: string | vscode.LanguageModelChatRequestMessage,
-    token: vscode.CancellationToken,
+    _token: vscode.CancellationToken,
   ): Promise<number> {
-    if (typeof text === 'string') {
-      return tokens(text);
-    }
-    const message = toWireMessage(text);
-    const { signal, dispose } = signalOf(token);
-    try {
-      const asked = { modelId: model.id, message };
-      const count = (bounded: AbortSignal) => this.#backend.request('lm/provideTokenCount', asked, { signal: bounded });
-      return Number(await within(COUNT_MS, signal, count));
-    } catch {
-      // The chat could not render a prompt without a count.
-      return tokens(JSON.stringify(message));
-    } finally {
-      dispose();
-    }
+    return typeof text === 'string' ? tokensOfText(text) : tokensOfMessage(toWireMessage(text));
   }
 }
 
@@ -211,8 +201,4 @@ export class Provider implements vscode.LanguageModelChatProvider<Information> {
 function described({ capabilities = {}, tooltip, detail, tags = [] }: ModelInformation) {
   const words = [tooltip ?? detail, `Tags: ${tags.join(', ')}.`].filter((text) => text !== undefined);
   return { capabilities, ...(tags.length > 0 ? { tooltip: words.join('\n\n') } : {}) };
-}
-
-function tokens(text: string): number {
-  return Math.ceil(Buffer.byteLength(text) / BYTES_A_TOKEN);
 }

@@ -67,7 +67,7 @@ test('what nobody knows is not lost in the result of a tool', () => {
   const base64 = (text: string): string => Buffer.from(text).toString('base64');
   const endless: { self?: unknown } = {};
   endless.self = endless;
-  assert.deepEqual(toWire(new Result('dg_1', [{ depth: 3 }, undefined, endless], undefined)), [
+  assert.deepEqual(toWire(new Result('dg_1', [{ depth: 3 }, undefined, endless], false)), [
     {
       type: 'tool_result',
       callId: 'dg_1',

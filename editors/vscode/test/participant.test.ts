@@ -35,6 +35,7 @@ interface Circumstances {
   references?: object[];
   approvals?: PendingApprovals;
   failure?: string;
+  isMissing?: boolean;
   source?: vscode.CancellationTokenSource;
   needsLogin?: string;
   stored?: StoredConversation;
@@ -44,7 +45,7 @@ interface Circumstances {
 }
 
 async function answered(selected: object | undefined, circumstances: Circumstances = {}) {
-  const { references = [], approvals, failure, source, needsLogin, stored, prompt = 'hello', command, history = [] } = circumstances;
+  const { references = [], approvals, failure, isMissing = false, source, needsLogin, stored, prompt = 'hello', command, history = [] } = circumstances;
   const shown: string[] = [];
   const buttons: object[] = [];
   const stream = { markdown: (text: string) => shown.push(text), progress: () => undefined, button: (one: object) => buttons.push(one) };
@@ -53,6 +54,7 @@ async function answered(selected: object | undefined, circumstances: Circumstanc
   const host = {
     approvals: approvals ?? new PendingApprovals(() => undefined),
     failure: () => failure,
+    isMissing: () => isMissing,
     agents: { needsLogin: (id: string) => id === needsLogin },
     stored: async () => stored ?? Promise.reject(new Error('There is no conversation.')),
   };
@@ -118,7 +120,8 @@ test('what is attached goes along: files by their path, pictures as they are; th
   vscode.lm.selectChatModels = async () => [model('demo', 'dragoman', said)];
   const range = { start: { line: 2 }, end: { line: 4 } };
   const references = [
-    { id: '1', value: 'some words' },
+    { id: '1', name: 'pasted', value: 'some words' },
+    { id: 'vscode.customizations.index', name: 'prompt:customizationsIndex', value: '<skills>\n…</skills>' },
     { id: '2', value: new vscode.Uri('/w/a.py') },
     { id: '3', value: new vscode.Location(new vscode.Uri('/w/b.py'), range) },
     { id: '4', value: new vscode.Uri('Untitled-1', 'untitled') },
@@ -129,7 +132,7 @@ test('what is attached goes along: files by their path, pictures as they are; th
   ];
   const { shown, prompt } = await answered(model('demo', 'dragoman', []), { references });
   assert.equal(shown, '*Not passed on: song.mp3, gone.png, 8.*\n\nfrom demo');
-  const value = 'hello\n\nAttached:\n- some words\n- /w/a.py\n- /w/b.py:3-5\n- untitled:Untitled-1';
+  const value = 'hello\n\nAttached:\n- /w/a.py\n- /w/b.py:3-5\n- untitled:Untitled-1\n\nAttached, pasted:\n\n```\nsome words\n```';
   assert.deepEqual(prompt, [
     { type: 'text', value },
     { type: 'data', mimeType: 'image/png', data: 'Ynl0ZXM=' },
@@ -138,6 +141,31 @@ test('what is attached goes along: files by their path, pictures as they are; th
     new vscode.LanguageModelTextPart(value),
     new (vscode.LanguageModelDataPart ?? assert.fail())(Buffer.from('bytes'), 'image/png'),
   ]);
+});
+
+test('what VS Code adds is context, and never the user’s words', async () => {
+  vscode.lm.selectChatModels = async () => [model('demo', 'dragoman', [])];
+  const index = { id: 'vscode.customizations.index', name: 'prompt:customizationsIndex', value: '<skills>…</skills>' };
+  // As an older VS Code names it.
+  const older = { id: 'vscode.prompt.instructions.text', name: 'prompt:instructionsText', value: '<instructions>…' };
+  const { shown, prompt } = await answered(model('demo', 'dragoman', []), { references: [index, older] });
+  assert.equal(shown, 'from demo');
+  assert.deepEqual(prompt, [{ type: 'text', value: 'hello' }]);
+  const file = { id: 'vscode.instructions.file.root__file:///w/AGENTS.md', name: 'prompt:AGENTS.md', value: new vscode.Uri('/w/AGENTS.md') };
+  const rendered = await answered(model('demo', 'dragoman', []), { references: [index, file] });
+  // Python takes this form apart (tests/vscode/test_vscode_rendered.py).
+  assert.deepEqual(rendered.prompt, [
+    {
+      type: 'text',
+      value:
+        '<instructions>\nThe workspace has instructions for agents in these files:\n- /w/AGENTS.md\n</instructions>\n<userRequest>\nhello\n</userRequest>',
+    },
+  ]);
+});
+
+test('before Dragoman is set up, the answer is an offer and not an error', async () => {
+  const { result, buttons } = await answered(undefined, { isMissing: true });
+  assert.deepEqual([result, buttons.map((one) => (one as { command: string }).command)], [{}, ['dragoman.install']]);
 });
 
 test('a request that was stopped waits for nobody any more, and its result is an error', async () => {

@@ -96,14 +96,15 @@ test('without a backend there are no models, and no error that nobody could act 
 });
 
 test('an error before anything was said is one of VS Code’s, without a stack to speak of', async () => {
-  for (const [kind, code] of [['not_found', 'NotFound'], ['no_permissions', 'NoPermissions'], ['blocked', 'Blocked'], ['internal', undefined]] as const) {
+  for (const [kind, code] of [['not_found', 'NotFound'], ['no_permissions', 'NoPermissions'], ['blocked', 'Blocked'], ['rate_limited', 'Blocked'], ['auth_required', undefined], ['internal', undefined]] as const) {
     const { provider } = made({
       [RESPOND]: () => {
         throw new RpcError('Cause. Next step.', -32000, kind);
       },
     });
     await assert.rejects(respond(provider), (error: Error & { code?: string }) => {
-      assert.deepEqual([error.message, error.stack, error.code], ['Cause. Next step.', ' ', code]);
+      const message = kind === 'auth_required' ? 'Cause. Next step. Or run “Dragoman: Sign In…”.' : 'Cause. Next step.';
+      assert.deepEqual([error.message, error.stack, error.code], [message, ' ', code]);
       return true;
     });
   }
@@ -170,26 +171,22 @@ test('thinking is hidden where nobody wants it', async () => {
   assert.deepEqual(await respond(provider), [new vscode.LanguageModelTextPart('a')]);
 });
 
-test('text is counted here, a message by the backend, and without one it is guessed', async () => {
+test('tokens are counted here, without the backend', async () => {
   const token = new vscode.CancellationTokenSource().token;
-  const message = { role: 1, content: [new vscode.LanguageModelTextPart('x'.repeat(400))], name: undefined };
-  const { provider, asked } = made({ 'lm/provideTokenCount': () => 7 });
+  const { provider, asked } = made({});
   assert.equal(await provider.provideTokenCount(MODEL, 'words', token), 2);
   assert.equal(await provider.provideTokenCount(MODEL, '漢字漢字', token), 3);
+  const content = [
+    new vscode.LanguageModelTextPart('x'.repeat(400)),
+    new vscode.LanguageModelToolCallPart('c', 'look', { a: 1 }),
+    new vscode.LanguageModelToolResultPart('c', [new vscode.LanguageModelTextPart('done')]),
+    new (vscode.LanguageModelDataPart ?? assert.fail())(Buffer.alloc(90_000), 'image/png'),
+    new (vscode.LanguageModelDataPart ?? assert.fail())(Buffer.alloc(400), 'stateful_marker'),
+  ];
+  const message = { role: 1, content, name: undefined } as never;
+  // As the backend does it: four for a message, a call and a result each, and 1,600 for a picture.
+  assert.equal(await provider.provideTokenCount(MODEL, message, token), 4 + 100 + (4 + 1 + 2) + (4 + 1) + 1_600);
   assert.equal(asked.length, 0);
-  assert.equal(await provider.provideTokenCount(MODEL, message, token), 7);
-  const broken = made({
-    'lm/provideTokenCount': () => {
-      throw new ConnectionClosed('gone');
-    },
-  });
-  const silent = made({ 'lm/provideTokenCount': (_params, { signal }) => unlessAborted(new Promise(() => undefined), signal) });
-  const stopped = new vscode.CancellationTokenSource();
-  const waiting = silent.provider.provideTokenCount(MODEL, message, stopped.token);
-  stopped.cancel();
-  assert((await waiting) >= 100);
-  const guessed = await broken.provider.provideTokenCount(MODEL, message, token);
-  assert(guessed >= 100 && guessed < 130);
 });
 
 test('a request for permission waits until it is allowed, or has a result', async () => {
@@ -236,19 +233,16 @@ test('nothing waits for ever for a backend that says nothing', async (context) =
   const silence: Answer = (_params, { signal }) => unlessAborted(new Promise(() => undefined), signal);
   const { provider, backend, approvals } = made({
     'lm/provideLanguageModelChatInformation': silence,
-    'lm/provideTokenCount': silence,
     'tools/prepareInvocation': silence,
     'tools/invoke': silence,
   });
   const token = new vscode.CancellationTokenSource().token;
-  const message = { role: 1, content: [new vscode.LanguageModelTextPart('x'.repeat(400))], name: undefined };
   assert.deepEqual(await provider.provideLanguageModelChatInformation({ silent: true }, token), []);
-  assert((await provider.provideTokenCount(MODEL, message, token)) >= 100);
   const tool = new PermissionTool('dragoman-agent-action-read', backend, approvals);
   const { confirmationMessages } = await tool.prepareInvocation({ input: {} }, token);
   assert.match(String((confirmationMessages?.message as vscode.MarkdownString).value), /did not answer in time/);
   await assert.rejects(tool.invoke({ input: {} } as never, token), { name: 'TimeoutError' });
-  assert.deepEqual(limits, [90_000, 2_000, 20_000, 20_000]);
+  assert.deepEqual(limits, [90_000, 20_000, 20_000]);
 });
 
 test('the participant’s history is what was kept, else what the chat shows', () => {

@@ -31,7 +31,7 @@ from dragoman.acp.messages import (
     decode_update,
     decode_words,
 )
-from dragoman.acp.words import as_sentence, words_of
+from dragoman.acp.words import as_sentence, is_rate_limit, words_of
 from dragoman.jsonrpc import (
     INVALID_PARAMS,
     METHOD_NOT_FOUND,
@@ -70,6 +70,7 @@ _FAILED_OTHERWISE = "could not do what it was asked to"
 _PRINTED_BYTES = 600
 # ACP's own code for a login that is needed. JSON-RPC leaves it to servers, and agents use it for other errors as well.
 _AUTH_REQUIRED = -32000
+_LATER = "Wait until the limit of the account ends, or use another model."
 # The buffer for updates of a session whose `session/new` has not been answered yet: agents send a few. More is a bug.
 _EARLY_BYTES = 1024 * 1024
 
@@ -397,6 +398,8 @@ class AgentLink:
         if isinstance(error, ConnectionClosed):
             return self._error("agent_failed", f"ended: {error.reason}", self.next_step)
         said = words_of(error)
+        if is_rate_limit(error):
+            return self._error("rate_limited", f"{_failed(method)}: {said}", _LATER)
         if error.code == _AUTH_REQUIRED and self.info.auth_methods:
             return self._error("auth_required", f"requires a login: {said}", self._how_to_log_in())
         return self._error("agent_failed", f"{_failed(method)}: {said}", self.next_step)

@@ -20,8 +20,10 @@ __all__ = [
     "AskConversation",
     "AskOffer",
     "ChangeFolders",
+    "ChangeSettings",
     "ChatRequest",
     "CountTokens",
+    "EditorFeatures",
     "Initialize",
     "ListConversations",
     "LogIn",
@@ -67,6 +69,13 @@ class Initialize(_Form, frozen=True):
 
 class ChangeFolders(_Form, frozen=True):
     workspace_folders: tuple[str, ...] = ()
+
+
+class ChangeSettings(_Form, frozen=True):
+    """Settings of the editor that hold from the next request on. Those that are left out stay as they are."""
+
+    features: EditorFeatures | None = None
+    log_level: Literal["error", "warning", "info", "debug"] | None = None
 
 
 class ModelList(_Form, frozen=True):

@@ -19,6 +19,7 @@ from dragoman.frontends.rule_offers import CannotAddRule, RuleOffer, RuleOffers
 from dragoman.frontends.side_requests import is_side_request
 from dragoman.frontends.vscode.agent_handlers import AgentHandlers
 from dragoman.frontends.vscode.conversation_handlers import ConversationHandlers
+from dragoman.frontends.vscode.log import set_level
 from dragoman.frontends.vscode.protocol import (
     ACTIVITY_OPTION,
     NOT_INITIALIZED,
@@ -27,7 +28,9 @@ from dragoman.frontends.vscode.protocol import (
     AddRule,
     AllowRecent,
     ChangeFolders,
+    ChangeSettings,
     CountTokens,
+    EditorFeatures,
     Initialize,
     ModelList,
     ShowQuestion,
@@ -128,6 +131,14 @@ class VsCodeServer:
         if notification.method == "workspace/didChangeFolders" and self._consumer is not None:
             folders = decoded(notification.params, ChangeFolders).workspace_folders
             self._consumer = msgspec.structs.replace(self._consumer, workspace_folders=folders)
+        elif notification.method == "settings/didChange" and self._consumer is not None:
+            # Responses that are under way keep the features that they began with.
+            changed = decoded(notification.params, ChangeSettings)
+            if changed.features is not None:
+                features = _features(changed.features)
+                self._consumer = msgspec.structs.replace(self._consumer, features=features)
+            if changed.log_level is not None:
+                set_level(changed.log_level)
         else:
             _log.debug("the editor sent the notification %s", notification.method)
 
@@ -191,13 +202,7 @@ class VsCodeServer:
                 {"supported": [PROTOCOL_VERSION]},
             )
             return
-        declared = wanted.features
-        features = Features(
-            thinking=declared.thinking,
-            data=declared.data,
-            activity=declared.activity,
-            confirms_delivery=True,
-        )
+        features = _features(wanted.features)
         # The name outlasts a restart of this process, so that the editor's conversations continue.
         self._consumer = Consumer("vscode", f"stdio:{wanted.client.name}", wanted.workspace_folders, features)
         incoming.reply(
@@ -386,6 +391,12 @@ class VsCodeServer:
 def _fail(incoming: Incoming, code: int, error: LanguageModelError) -> None:
     """Fail a request with a sentence that says what to do next. The extension shows it unchanged."""
     incoming.fail(code, error.sentence, error_data(error))
+
+
+def _features(declared: EditorFeatures) -> Features:
+    return Features(
+        thinking=declared.thinking, data=declared.data, activity=declared.activity, confirms_delivery=True
+    )
 
 
 def _ending() -> LanguageModelError:
