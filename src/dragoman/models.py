@@ -40,6 +40,7 @@ from dragoman.lm import (
     ModelInfo,
     with_capability_tags,
 )
+from dragoman.lm.client_services import ClientRegistry
 from dragoman.logs import Redaction
 from dragoman.nearest import nearest
 
@@ -132,6 +133,8 @@ class SharedServices:
     # The store of what was learnt about agents.
     learnt: AgentStore | None = None
     memory: MemoryLimit | None = None
+    # The services of connected clients.
+    clients: ClientRegistry | None = None
 
 
 @runtime_checkable
@@ -203,6 +206,11 @@ class ModelSource(Protocol):
     @property
     def permissions(self) -> PermissionServices: ...
 
+    @property
+    def clients(self) -> ClientRegistry:
+        """Where a front end registers what its clients offer to agents."""
+        ...
+
     async def learn(self) -> None: ...
 
     def infos(self) -> tuple[ModelInfo, ...]: ...
@@ -235,6 +243,7 @@ class Models:
         open: then the caller closes it. Secrets in `redaction` are masked in journals.
         """
         self._redaction = redaction
+        self.clients = ClientRegistry()
         self._journals: Journals | None = None
         self._owns_database = database is None
         self._max_memory = max_memory
@@ -265,6 +274,7 @@ class Models:
                 self._ledger(),
                 self._agents(),
                 self._memory_limit(),
+                self.clients,
             )
             model = build_unguarded(self._config, model_id, shared)
             log_cautions(self._config, model_id)
@@ -561,6 +571,7 @@ def _agent(model_id: str, model: AcpModel, config: Config, shared: SharedService
         journals=shared.journals,
         key=shared.key,
         observations=Observations(shared.learnt),
+        clients=shared.clients,
     )
 
 

@@ -399,6 +399,12 @@ class Agent:
         if then == "say":
             self.say(session, f"<{call['toolCallId']}: {outcome.get('optionId', outcome['outcome'])}>")
 
+    def do_put(self, _session: Session, path: str, text: str | None = None) -> None:
+        if text is None:
+            Path(path).unlink()
+        else:
+            Path(path).write_bytes(text.encode())
+
     async def do_read(self, session: Session, path: str, where: dict[str, int] | None = None) -> None:
         params = {"sessionId": session.name, "path": path, **(where or {})}
         await self.file(session, "fs/read_text_file", params)

@@ -13,7 +13,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Literal, TypeAlias
 
@@ -97,6 +97,7 @@ from dragoman.lm import (
     until_cancelled,
 )
 from dragoman.lm.activity_text import Activities
+from dragoman.lm.client_services import ClientRegistry, ClientServices
 from dragoman.lm.errors import ASK_OPERATOR
 from dragoman.lm.foreign_items import ignored_files
 from dragoman.lm.gfm import escape, notice_part
@@ -151,6 +152,7 @@ class SharedContext:
     # Called when a conversation has become idle, and when another process has continued it.
     on_idle: Callable[[], None]
     on_lost: Callable[[str], None]
+    clients: ClientRegistry = field(default_factory=ClientRegistry)
 
 
 class TakenOver(Exception):
@@ -292,6 +294,10 @@ class Conversation:
                 return "idle"
             case _:
                 return "stored"
+
+    @property
+    def client(self) -> ClientServices:
+        return self._shared.clients.of(self.scope.connection)
 
     @property
     def is_cancelling(self) -> bool:
@@ -903,6 +909,7 @@ class Conversation:
         self._epoch += 1
         self._session = self._held = None
         self.permission_requests.close()
+        self._end_edits()
         if self._reply is None:
             # No consumer waits for the reason, and the next request must not wait for it.
             self.dispatch(AgentExited(LanguageModelError("agent_failed", f"{self._settings.name} ended.")))
@@ -930,10 +937,16 @@ class Conversation:
             self._starting.cancel()
         session, self._session, self._held = self._session, None, None
         self.permission_requests.close()
+        self._end_edits()
         if session is not None:
             self.journal.happened(AgentStopped())
             self.journal.writer.flush_soon()
             self.tasks.work(session.close())
+
+    def _end_edits(self) -> None:
+        """The agent is gone, and with it the turn under way."""
+        if (edits := self.client.edits) is not None:
+            edits.turn_ended(self.id)
 
     def is_current(self, epoch: int) -> bool:
         return epoch == self._epoch

@@ -34,6 +34,7 @@ from dragoman.lm import (
     estimate_tokens,
     until_cancelled,
 )
+from dragoman.lm.client_services import ClientRegistry
 from dragoman.lm.parts import CONVERSATION
 from dragoman.lm.request import SIDE_REQUEST_OPTION
 from dragoman.permissions.action import is_permission_tool
@@ -63,6 +64,7 @@ class AgentModel:
         permissions: PermissionServices | None = None,
         clock: Clock | None = None,
         observations: Observations | None = None,
+        clients: ClientRegistry | None = None,
     ) -> None:
         self._info = info
         self._settings = settings
@@ -72,6 +74,7 @@ class AgentModel:
         self._journals = journals or Journals()
         self._tokens = IdSigner(key or secrets.token_bytes(KEY_BYTES))
         self._observations = observations or Observations()
+        self._clients = clients or ClientRegistry()
         self.permissions = permissions or PermissionServices()
         self._registry = ConversationRegistry(
             info.id, settings.max_agents, self._journals, self._shared, settings.memory
@@ -216,6 +219,7 @@ class AgentModel:
             self._observations,
             registry.settle,
             registry.lose,
+            self._clients,
         )
 
     async def _prepare(self, token: CancellationToken) -> None:

@@ -12,6 +12,7 @@ from dragoman.lm.messages import messages_from
 
 __all__ = [
     "ACTIVITY_OPTION",
+    "EDITS",
     "NOT_INITIALIZED",
     "PROTOCOL_VERSION",
     "REQUEST_FAILED",
@@ -22,8 +23,10 @@ __all__ = [
     "CountTokens",
     "Initialize",
     "ModelList",
+    "ShowEdit",
     "ShowQuestion",
     "ToolInput",
+    "UndoEdits",
     "decode_chat_request",
     "decoded",
     "error_data",
@@ -33,6 +36,9 @@ PROTOCOL_VERSION = 1
 # A model option. If it is false, the response has no activities, plans and usage, although the editor declares
 # `features.activity`. VS Code's own chat cannot draw them, the extension's participant can.
 ACTIVITY_OPTION = "_dragomanActivity"
+# The type of a data part at the end of a response: the edits of the turn that has ended, `{"turn", "files": [{"path",
+# "change"}]}`. Only for responses with activities.
+EDITS = "application/vnd.dragoman.edits+json"
 # As in the Language Server Protocol.
 NOT_INITIALIZED = -32002
 # The code of a request that was read and failed. `data` has the kind of the error.
@@ -52,6 +58,10 @@ class EditorFeatures(_Form, frozen=True):
     thinking: bool = False
     data: bool = False
     activity: bool = False
+    # It serves `fs/readTextFile` and `fs/writeTextFile`.
+    fs: bool = False
+    # It serves `terminal/create`.
+    terminal: bool = False
 
 
 class Initialize(_Form, frozen=True):
@@ -84,6 +94,18 @@ class ToolInput(_Form, frozen=True):
 
 class ShowQuestion(_Form, frozen=True):
     nonce: str
+
+
+class ShowEdit(_Form, frozen=True):
+    """A request for one text of a file that an agent has changed."""
+
+    turn: str
+    path: str
+    side: Literal["before", "after"]
+
+
+class UndoEdits(_Form, frozen=True):
+    turn: str
 
 
 class AllowRecent(_Form, frozen=True):

@@ -15,10 +15,14 @@ from pathlib import Path
 import msgspec
 
 from dragoman import __version__
+from dragoman.edits.log import EditLog
 from dragoman.frontends.rule_offers import CannotAddRule, RuleOffer, RuleOffers
 from dragoman.frontends.side_requests import is_side_request
+from dragoman.frontends.vscode.edit_methods import EditMethods, edits_news
+from dragoman.frontends.vscode.editor_requests import EditorFiles
 from dragoman.frontends.vscode.protocol import (
     ACTIVITY_OPTION,
+    EDITS,
     NOT_INITIALIZED,
     PROTOCOL_VERSION,
     REQUEST_FAILED,
@@ -57,6 +61,7 @@ from dragoman.lm import (
     Request,
     TextPart,
 )
+from dragoman.lm.client_services import ClientServices
 from dragoman.lm.gfm import escape
 from dragoman.lm.json import JsonObject, decode
 from dragoman.lm.messages import messages_from
@@ -98,7 +103,10 @@ class VsCodeServer:
         self._consumer: Consumer | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._is_ending = False
+        self._edits = EditLog()
+        self._services = ClientServices(edits=self._edits)
         self.ended = asyncio.Event()
+        edit_methods = EditMethods(self._edits, lambda: self._permissions, lambda: self._services.files)
         self._handlers: dict[str, Callable[[Incoming], Awaitable[object]]] = {
             "lm/provideLanguageModelChatInformation": self._list_models,
             "lm/provideLanguageModelChatResponse": self._respond,
@@ -109,6 +117,10 @@ class VsCodeServer:
             "permissions/recent": self._recent,
             "permissions/allow": self._allow,
             "permissions/addRule": self._add_rule,
+            "permissions/changes": edit_methods.changes,
+            "edits/list": edit_methods.list,
+            "edits/text": edit_methods.text,
+            "edits/undo": edit_methods.undo,
             "shutdown": self._shutdown,
         }
 
@@ -183,6 +195,9 @@ class VsCodeServer:
         )
         # The name outlasts a restart of this process, so that the editor's conversations continue.
         self._consumer = Consumer("vscode", f"stdio:{wanted.client.name}", wanted.workspace_folders, features)
+        files = EditorFiles(self._connection) if declared.fs else None
+        self._services = ClientServices(files, edits=self._edits)
+        self._models.clients.register(self._consumer.connection, self._services)
         incoming.reply(
             {
                 "protocolVersion": PROTOCOL_VERSION,
@@ -230,6 +245,10 @@ class VsCodeServer:
         sink = _PartSink(self._connection, incoming)
         try:
             await model.respond(request, sink, incoming.token)
+            if consumer.features.activity and sink.conversation is not None:
+                await self._edits.settled()
+                if (turn := self._edits.take_news(sink.conversation)) is not None:
+                    sink.report(DataPart.json(edits_news(turn), EDITS))
         finally:
             if isinstance(model, Delivery) and sink.conversation is not None:
                 # A stopped response counts as delivered: the same request after it is a wish for another answer.
@@ -257,6 +276,7 @@ class VsCodeServer:
                 "modal": {"message": title, "detail": _NOT_OPEN},
                 "isSensitive": False,
                 "isCut": False,
+                "hasChanges": False,
             }
         question = question_about(pending.action, pending.ask, spaced=True)
         return {
@@ -265,6 +285,7 @@ class VsCodeServer:
             "modal": {"message": question.title, "detail": question.plain},
             "isSensitive": pending.ask.needs_person,
             "isCut": question.is_cut,
+            "hasChanges": bool(pending.action.diffs),
         }
 
     async def _invoke(self, incoming: Incoming) -> object:

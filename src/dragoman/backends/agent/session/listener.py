@@ -100,7 +100,9 @@ class AgentListener:
                 self._host.on_stale_update(session)
             return
         if isinstance(update.update, ToolActivity):
-            self._announce(session, session.narrator.known(update.update))
+            known = session.narrator.known(update.update)
+            self._announce(session, known)
+            self._observe_edit(known)
         for part in session.narrator.parts(update.update):
             if isinstance(part, UsagePart):
                 # The next one replaces it, so it does not go to the backlog, but waits for a reply.
@@ -111,6 +113,15 @@ class AgentListener:
             self._host.receive(self._epoch, Spoke(part))
         if self._usage is not None:
             self._report_usage()
+
+    def _observe_edit(self, activity: ToolActivity) -> None:
+        """Let the client's observer of edits know what the agent reports to have changed."""
+        edits = self._host.client.edits
+        if edits is not None and activity.status == "completed" and activity.diffs:
+            name = self._host.permission_requests.agent_name
+            edits.reported(
+                self._host.id, name, [(diff.path, diff.old_text, diff.new_text) for diff in activity.diffs]
+            )
 
     def _report_usage(self) -> None:
         """Report the last usage, once a reply is open for it."""
@@ -167,6 +178,10 @@ class AgentListener:
         named = ApprovedEdits.named(known) if may_write else {}
 
         def answer(given: CallAnswer) -> str | None:
+            edits = host.client.edits
+            if edits is not None and isinstance(given, Granted):
+                # Before the agent has its answer, and writes.
+                edits.will_change(host.id, requests.agent_name, requests.changed_paths(action))
             notice_text = answer_agent(request, incoming, given)
             self._is_silenced = isinstance(given, Refused)
             if isinstance(given, Granted) and notice_text is None:
@@ -215,6 +230,8 @@ class AgentListener:
         self._report_usage()
         if self._host.is_current(self._epoch):
             self._host.permission_requests.end_turn()
+            if (edits := self._host.client.edits) is not None:
+                edits.turn_ended(self._host.id)
         words: tuple[Part, ...] = ()
         if self.session is not None:
             self.session.may_send_history = False

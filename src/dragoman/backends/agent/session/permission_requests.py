@@ -132,6 +132,13 @@ class PermissionRequests:
         settings, places = self._settings, self._permissions.places(self._folders)
         return action_of(activity, settings.model_id, settings.name, places, request)
 
+    def changed_paths(self, action: Action) -> tuple[str, ...]:
+        """The absolute paths of the files that an action may change."""
+        if action.risk not in ("edit", "delete"):
+            return ()
+        places = self._permissions.places(self._folders)
+        return tuple(places.absolute(path, action.folder) for path in action.paths if "\0" not in path)
+
     def decide(self, action: Action, *, read_only: bool = False) -> StepDecision:
         """What rules, approvals and settings say. `read_only`: it needs no question if nothing speaks against it."""
         return self._permissions.decide(action, self.session, self._folders, read_only=read_only)
@@ -275,6 +282,10 @@ class PermissionRequests:
             # Where there is a console, that is the easier way.
             why = f"The client offers no tool {action.permission_tool}. {why}".rstrip()
         return _refused_unasked(action, why, unreachable)
+
+    @property
+    def agent_name(self) -> str:
+        return self._settings.name
 
     @property
     def _file(self) -> str:
