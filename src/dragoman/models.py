@@ -469,7 +469,7 @@ def cautions_of(config: Config, model_id: str) -> tuple[str, ...]:
     from dragoman.backends.agent.profile.traits import cautions_for, traits_of  # noqa: PLC0415 - only agents need it
 
     traits = traits_of(model.agent, config.facts)
-    return cautions_for(traits, model.command or (), fs=model.fs, mode=model.mode)
+    return cautions_for(traits, model.command or (), fs=bool(model.fs), mode=model.mode)
 
 
 def log_cautions(config: Config, model_id: str) -> None:

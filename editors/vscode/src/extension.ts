@@ -5,18 +5,26 @@ import { PendingApprovals } from './approvals';
 import { Backend, type BackendState, type Launch } from './backend';
 import { configured, offerInstall, registerCommands } from './commands';
 import { features } from './convert';
+import { readTextFile, writeTextFile } from './documents';
 import { sweep } from './environments';
 import { locate, type Places } from './locate';
 import { PARTICIPANT, respond } from './participant';
 import { type Memory, Provider } from './provider';
 import { registerQuestionDocuments } from './questions';
 import { RememberedModels } from './remembered';
+import { registerReview } from './review';
 import { needsRestart, SECTION, settings } from './settings';
 import { Status } from './status';
 import { registerPermissionTools } from './tools';
 
 /** A key of the global state: the user does not want the offer to install. */
 const NO_OFFER = 'noOffer';
+
+/** Requests of the backend. */
+const served: Record<string, (params: unknown, signal: AbortSignal) => Promise<unknown>> = {
+  'fs/readTextFile': readTextFile,
+  'fs/writeTextFile': writeTextFile,
+};
 
 /** Disposed of in `deactivate`, which VS Code waits for. The backend writes to the log until it ends. */
 let lasting: { readonly backend: Backend; readonly log: vscode.LogOutputChannel } | undefined;
@@ -51,7 +59,7 @@ export function activate(context: vscode.ExtensionContext): void {
     introduction: () => ({
       client: { name: vscode.env.appName, version: vscode.version },
       workspaceFolders: folders(),
-      features: { ...features(), ...(settings().thinking === 'text' ? { thinking: false } : {}) },
+      features: { ...features(), fs: true, ...(settings().thinking === 'text' ? { thinking: false } : {}) },
     }),
     notification: (method, params) => {
       if (method === 'lm/modelsChanged') {
@@ -61,6 +69,7 @@ export function activate(context: vscode.ExtensionContext): void {
         write(log, level, message);
       }
     },
+    request: (method, params, signal) => served[method]?.(params, signal),
     changed: (state: BackendState) => {
       status.changed(state);
       void vscode.commands.executeCommand('setContext', 'dragoman.ready', state.name === 'ready');
@@ -86,6 +95,7 @@ export function activate(context: vscode.ExtensionContext): void {
     vscode.lm.registerLanguageModelChatProvider('dragoman', provider),
     registerPermissionTools(running, approvals),
     registerQuestionDocuments(running),
+    registerReview(running, approvals),
     registerCommands({ backend: running, approvals, log, places }),
     vscode.workspace.onDidChangeWorkspaceFolders(() =>
       running.notify('workspace/didChangeFolders', { workspaceFolders: folders() }),

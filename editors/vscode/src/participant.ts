@@ -12,6 +12,7 @@ import { features, fromWireMessage, isOne, progressOf, toWire } from './convert'
 import { isCancellation, sentence } from './errors';
 import { type LoopHost, runTurn } from './loop';
 import { plain } from './markdown';
+import { editsIn, offerReview } from './review';
 import { Steps } from './steps';
 import { ACTIVITY_OPTION, isPermissionTool, type Message, type Part, STATEFUL_MARKER, type ToolCall } from './wire';
 
@@ -62,11 +63,12 @@ export async function respond(
   }
   const tools = offered(request, vscode.lm.tools);
   const steps = new Steps(stream);
+  const edits = new Set<string>();
   const host: LoopHost = {
     get isCancelled() {
       return token.isCancellationRequested;
     },
-    respond: (messages) => answer(model, messages, tools, { stream, steps }, token),
+    respond: (messages) => answer(model, messages, tools, { stream, steps, edits }, token),
     invoke: (call) => invoke(call, request, token).finally(() => approvals.answered([call.callId])),
   };
   const turn = await runTurn(host, [...historyOf(context.history), prompt]);
@@ -75,6 +77,9 @@ export async function respond(
   const metadata: Metadata = { messages: [prompt, ...turn.rounds] };
   if (turn.reachedLimit) {
     stream.markdown('\n\nThe agent called tools for so many rounds that it was stopped. Say “go on” to let it.\n');
+  }
+  for (const edited of edits) {
+    offerReview(stream, edited);
   }
   return {
     metadata,
@@ -137,7 +142,7 @@ async function* answer(
   model: vscode.LanguageModelChat,
   messages: readonly Message[],
   tools: vscode.LanguageModelChatTool[],
-  { stream, steps }: { stream: vscode.ChatResponseStream; steps: Steps },
+  { stream, steps, edits }: { stream: vscode.ChatResponseStream; steps: Steps; edits: Set<string> },
   token: vscode.CancellationToken,
 ): AsyncIterable<Part> {
   const thoughts = new Thoughts(stream);
@@ -150,7 +155,10 @@ async function* answer(
       }
       thoughts.take(part);
       const progress = progressOf(part);
-      if (progress === undefined) {
+      const edited = editsIn(part);
+      if (edited !== undefined) {
+        edits.add(edited.turn);
+      } else if (progress === undefined) {
         yield part;
       } else {
         // Progress is drawn, and is not part of the history.

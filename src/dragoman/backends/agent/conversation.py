@@ -844,10 +844,24 @@ class Conversation:
         """Notices for the end of a turn, about answers that its agent never fetched."""
         return self._undelivered.uncollected(session.endpoint.is_uncollected)
 
+    @property
+    def _offers_files(self) -> bool:
+        """Whether the agent may take files from us: by its setting, else if the client has them and the agent can."""
+        if self._settings.fs is not None:
+            return self._settings.fs
+        return self.client.files is not None and self._settings.traits.takes_client_files
+
     async def _start(self, epoch: int) -> None:
         listener = AgentListener(self, epoch)
         words, answer = (self._session_context.last_text(role) for role in ("user", "assistant"))
-        plan = SessionPlan(self.workspace, self.permission_requests.tools, self._session_id, words, answer)
+        plan = SessionPlan(
+            self.workspace,
+            self.permission_requests.tools,
+            self._session_id,
+            words,
+            answer,
+            self._offers_files,
+        )
         try:
             shared = self._shared
             session = await open_session(

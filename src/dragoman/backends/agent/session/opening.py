@@ -62,6 +62,8 @@ class SessionPlan:
     previous: str | None = None
     last_words: str = ""
     last_answer: str = ""
+    # Whether the agent is offered files through us.
+    files: bool = False
 
 
 async def open_session(
@@ -78,7 +80,7 @@ async def open_session(
     )
     endpoint: Endpoint | None = None
     try:
-        await started(agent, agent.link.initialize(files=settings.fs), settings, clock)
+        await started(agent, agent.link.initialize(files=plan.files), settings, clock)
         name = name_of(agent.link.info.agent_info, settings.command)
         traits = settings.traits.after(observations.of(name))
         endpoint = server.endpoint(
