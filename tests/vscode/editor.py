@@ -132,6 +132,10 @@ class Editor:
         self.models_changed = asyncio.Event()
         # The documents that are open, by path: what their editors hold, saved or not.
         self.buffers: dict[str, str] = {}
+        # What its terminals have shown, by id, and how their commands ended.
+        self.terminals: dict[str, str] = {}
+        self.exits: dict[str, dict[str, Any]] = {}
+        self.terminal_news = asyncio.Event()
         # What it was asked to do, and what it does not answer or refuses.
         self.asked: list[tuple[str, dict[str, Any]]] = []
         self.silent: set[str] = set()
@@ -154,6 +158,9 @@ class Editor:
             incoming.fail(METHOD_NOT_FOUND, self.refuses[incoming.method])
         elif incoming.method in self.silent:
             return
+        elif incoming.method == "terminal/create":
+            self.terminals[params["id"]] = ""
+            incoming.reply({})
         elif incoming.method == "fs/readTextFile":
             incoming.reply({"text": self.buffers.get(params["path"])})
         elif incoming.method == "fs/writeTextFile":
@@ -181,6 +188,12 @@ class Editor:
         elif notification.method == "log":
             self.logged.append(params)
             self.logged_more.set()
+        elif notification.method == "terminal/output":
+            self.terminals[params["id"]] += params["data"]
+            self.terminal_news.set()
+        elif notification.method == "terminal/exit":
+            self.exits[params.pop("id")] = params
+            self.terminal_news.set()
         elif notification.method == "lm/modelsChanged":
             self.models_changed.set()
 
@@ -191,6 +204,11 @@ class Editor:
 
     async def ask(self, method: str, params: object) -> Any:
         return json.loads(await soon(self.peer.request(method, params), self.patience))
+
+    async def terminals_until(self, is_so: Callable[[Editor], object]) -> None:
+        while not is_so(self):
+            self.terminal_news.clear()
+            await soon(self.terminal_news.wait(), self.patience)
 
     async def logs(self, words: str) -> None:
         """Until it has logged something with these words."""

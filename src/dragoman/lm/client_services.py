@@ -46,10 +46,12 @@ class TerminalView(Protocol):
 
     def show(self, output: str) -> None: ...
 
-    def ended(self, status: int | None, signal: str | None) -> None: ...
+    async def drain(self) -> None:
+        """Wait while the client is behind."""
+        ...
 
-    def release(self) -> None:
-        """The agent does not need it any more. What it shows stays until the user closes it."""
+    def ended(self, code: int | None, signal: str | None) -> None:
+        """The command has ended. What it has printed stays until the user closes the terminal."""
         ...
 
 

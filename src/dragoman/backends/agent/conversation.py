@@ -861,6 +861,7 @@ class Conversation:
             words,
             answer,
             self._offers_files,
+            self.client.terminals is not None,
         )
         try:
             shared = self._shared

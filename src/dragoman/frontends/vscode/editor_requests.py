@@ -35,7 +35,7 @@ async def ask_editor(peer: Peer, method: str, params: JsonObject, kind: type[_T]
         raise ClientServiceError("The editor is gone.") from closed
     try:
         async with asyncio.timeout(seconds):
-            reply = await replied
+            reply = await asyncio.shield(replied)
     except TimeoutError as late:
         raise ClientServiceError(f"The editor did not answer within {seconds:g} seconds.") from late
     finally:

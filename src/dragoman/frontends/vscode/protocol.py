@@ -25,6 +25,7 @@ __all__ = [
     "ModelList",
     "ShowEdit",
     "ShowQuestion",
+    "StopTerminal",
     "ToolInput",
     "UndoEdits",
     "decode_chat_request",
@@ -106,6 +107,12 @@ class ShowEdit(_Form, frozen=True):
 
 class UndoEdits(_Form, frozen=True):
     turn: str
+
+
+class StopTerminal(_Form, frozen=True):
+    """The user closes a terminal of an agent, or presses Ctrl-C in it."""
+
+    id: str
 
 
 class AllowRecent(_Form, frozen=True):

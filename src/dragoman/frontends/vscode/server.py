@@ -20,6 +20,7 @@ from dragoman.frontends.rule_offers import CannotAddRule, RuleOffer, RuleOffers
 from dragoman.frontends.side_requests import is_side_request
 from dragoman.frontends.vscode.edit_methods import EditMethods, edits_news
 from dragoman.frontends.vscode.editor_requests import EditorFiles
+from dragoman.frontends.vscode.editor_terminals import EditorTerminals
 from dragoman.frontends.vscode.protocol import (
     ACTIVITY_OPTION,
     EDITS,
@@ -33,6 +34,7 @@ from dragoman.frontends.vscode.protocol import (
     Initialize,
     ModelList,
     ShowQuestion,
+    StopTerminal,
     ToolInput,
     decode_chat_request,
     decoded,
@@ -105,6 +107,7 @@ class VsCodeServer:
         self._is_ending = False
         self._edits = EditLog()
         self._services = ClientServices(edits=self._edits)
+        self._terminals: EditorTerminals | None = None
         self.ended = asyncio.Event()
         edit_methods = EditMethods(self._edits, lambda: self._permissions, lambda: self._services.files)
         self._handlers: dict[str, Callable[[Incoming], Awaitable[object]]] = {
@@ -133,6 +136,8 @@ class VsCodeServer:
         if notification.method == "workspace/didChangeFolders" and self._consumer is not None:
             folders = decoded(notification.params, ChangeFolders).workspace_folders
             self._consumer = msgspec.structs.replace(self._consumer, workspace_folders=folders)
+        elif notification.method == "terminal/kill" and self._terminals is not None:
+            self._terminals.stop(decoded(notification.params, StopTerminal).id)
         else:
             _log.debug("the editor sent the notification %s", notification.method)
 
@@ -156,6 +161,8 @@ class VsCodeServer:
 
     def closed(self, reason: str) -> None:
         _log.info("the editor is gone: %s", reason)
+        if self._terminals is not None:
+            self._terminals.close()
         self.ended.set()
 
     def models_changed(self) -> None:
@@ -196,7 +203,8 @@ class VsCodeServer:
         # The name outlasts a restart of this process, so that the editor's conversations continue.
         self._consumer = Consumer("vscode", f"stdio:{wanted.client.name}", wanted.workspace_folders, features)
         files = EditorFiles(self._connection) if declared.fs else None
-        self._services = ClientServices(files, edits=self._edits)
+        self._terminals = EditorTerminals(self._connection) if declared.terminal else None
+        self._services = ClientServices(files, self._terminals, self._edits)
         self._models.clients.register(self._consumer.connection, self._services)
         incoming.reply(
             {

@@ -10,7 +10,14 @@ import logging
 from msgspec.structs import replace
 
 from dragoman.acp.link import TurnEnd
-from dragoman.acp.messages import FileRequest, PermissionRequest, SessionUpdate, ToolActivity
+from dragoman.acp.messages import (
+    CreateTerminal,
+    FileRequest,
+    PermissionRequest,
+    SessionUpdate,
+    TerminalRequest,
+    ToolActivity,
+)
 from dragoman.backends.agent.machine.types import (
     AgentTurnEnded,
     Announced,
@@ -32,6 +39,7 @@ from dragoman.backends.agent.session.file_requests import FileRequests
 from dragoman.backends.agent.session.host import SessionHost
 from dragoman.backends.agent.session.permission_requests import answer_agent
 from dragoman.backends.agent.session.session import AgentSession
+from dragoman.backends.agent.session.terminal_requests import TerminalRequests
 from dragoman.backends.agent.toolserver import PendingCall
 from dragoman.backends.agent.toolserver.naming import WAIT_TOOL
 from dragoman.jsonrpc import REQUEST_CANCELLED, Incoming
@@ -78,6 +86,7 @@ class AgentListener:
         # A usage that came while no reply was open.
         self._usage: UsagePart | None = None
         self._file_requests = FileRequests(host, self._dispatch)
+        self._terminal_requests = TerminalRequests(host, self._dispatch)
 
     def _dispatch(self, event: MachineEvent) -> None:
         if (
@@ -186,6 +195,8 @@ class AgentListener:
             self._is_silenced = isinstance(given, Refused)
             if isinstance(given, Granted) and notice_text is None:
                 requests.edits.add(named)
+                if session.agent.link.offers_terminals:
+                    requests.commands.add(action)
             return notice_text
 
         if own is not None and refusal is not None:
@@ -226,8 +237,17 @@ class AgentListener:
         else:
             self._file_requests.serve(request, incoming)
 
+    def on_terminal(self, request: TerminalRequest, incoming: Incoming) -> None:
+        if self.session is None or not self._host.is_current(self._epoch):
+            incoming.fail(REQUEST_CANCELLED, "This session has ended.")
+        elif self._host.is_cancelling and isinstance(request, CreateTerminal):
+            incoming.fail(REQUEST_CANCELLED, "This turn has been cancelled.")
+        else:
+            self._terminal_requests.serve(request, incoming)
+
     def on_turn_end(self, end: TurnEnd) -> None:
         self._report_usage()
+        self._terminal_requests.end()
         if self._host.is_current(self._epoch):
             self._host.permission_requests.end_turn()
             if (edits := self._host.client.edits) is not None:
@@ -264,6 +284,7 @@ class AgentListener:
 
     def on_closed(self) -> None:
         """The connection has ended. While the agent starts, the caller of `open_session` gets an error instead."""
+        self._terminal_requests.end()
         if self.is_up and self.session is not None and self._host.is_current(self._epoch):
             if self._allowed and not self._host.is_cancelling:
                 self._dispatch(Spoke(notice_part(self._found_out())))

@@ -64,6 +64,8 @@ class SessionPlan:
     last_answer: str = ""
     # Whether the agent is offered files through us.
     files: bool = False
+    # Whether it is offered terminals of the client.
+    terminals: bool = False
 
 
 async def open_session(
@@ -80,7 +82,8 @@ async def open_session(
     )
     endpoint: Endpoint | None = None
     try:
-        await started(agent, agent.link.initialize(files=plan.files), settings, clock)
+        introducing = agent.link.initialize(files=plan.files, terminals=plan.terminals)
+        await started(agent, introducing, settings, clock)
         name = name_of(agent.link.info.agent_info, settings.command)
         traits = settings.traits.after(observations.of(name))
         endpoint = server.endpoint(

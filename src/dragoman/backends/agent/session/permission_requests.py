@@ -30,6 +30,7 @@ from dragoman.backends.agent.machine.types import (
 from dragoman.backends.agent.profile.settings import AgentSettings
 from dragoman.backends.agent.reply.narrator import new_activity_id
 from dragoman.backends.agent.session.actions import action_of, choose, permission_call
+from dragoman.backends.agent.session.approved_commands import ApprovedCommands
 from dragoman.backends.agent.session.approved_edits import ApprovedEdits
 from dragoman.backends.agent.session.console_requests import ConsoleRequests, WaitingRequest
 from dragoman.clock import Clock
@@ -112,6 +113,7 @@ class PermissionRequests:
         self.session = conversation
         # What was approved in the turn under way, and which turn that is: a number, to see that it is another.
         self.edits = ApprovedEdits()
+        self.commands = ApprovedCommands()
         self.turn = 0
 
     def set_tools(self, tools: tuple[ToolDefinition, ...]) -> None:
@@ -284,6 +286,10 @@ class PermissionRequests:
         return _refused_unasked(action, why, unreachable)
 
     @property
+    def agent_settings(self) -> AgentSettings:
+        return self._settings
+
+    @property
     def agent_name(self) -> str:
         return self._settings.name
 
@@ -369,9 +375,10 @@ class PermissionRequests:
             waiting.answer(TurnCancelled())
 
     def end_turn(self) -> None:
-        """Forget the edits that were approved in this turn."""
+        """Forget the edits and commands that were approved in this turn."""
         self.turn += 1
         self.edits.clear()
+        self.commands.clear()
 
     def close(self) -> None:
         """Close all requests, because the agent is gone: none can be answered, and none may be granted."""
