@@ -15,6 +15,7 @@ import { RememberedModels } from './remembered';
 import { registerReview } from './review';
 import { needsRestart, SECTION, settings } from './settings';
 import { Status } from './status';
+import { AgentTerminals } from './terminals';
 import { registerPermissionTools } from './tools';
 
 /** A key of the global state: the user does not want the offer to install. */
@@ -59,17 +60,20 @@ export function activate(context: vscode.ExtensionContext): void {
     introduction: () => ({
       client: { name: vscode.env.appName, version: vscode.version },
       workspaceFolders: folders(),
-      features: { ...features(), fs: true, ...(settings().thinking === 'text' ? { thinking: false } : {}) },
+      features: { ...features(), fs: true, terminal: true, ...(settings().thinking === 'text' ? { thinking: false } : {}) },
     }),
     notification: (method, params) => {
       if (method === 'lm/modelsChanged') {
         provider.modelsChanged();
+      } else if (terminals.notified(method, params)) {
+        return;
       } else if (method === 'log') {
         const { level, message } = params as { level: string; message: string };
         write(log, level, message);
       }
     },
-    request: (method, params, signal) => served[method]?.(params, signal),
+    request: (method, params, signal) =>
+      method === 'terminal/create' ? terminals.create(params) : served[method]?.(params, signal),
     changed: (state: BackendState) => {
       status.changed(state);
       void vscode.commands.executeCommand('setContext', 'dragoman.ready', state.name === 'ready');
@@ -77,10 +81,12 @@ export function activate(context: vscode.ExtensionContext): void {
         provider.modelsChanged();
       } else {
         approvals.clear();
+        terminals.clear();
       }
     },
     log: (level, message) => write(log, level, message),
   });
+  const terminals = new AgentTerminals((id) => running.notify('terminal/kill', { id }));
   lasting = { backend: running, log };
   const memory = memoryOf(context.workspaceState, version, running);
   const provider = new Provider(running, memory, settings, approvals, (message) => log.warn(message));

@@ -179,6 +179,13 @@ export enum EndOfLine {
   LF = 1,
   CRLF = 2,
 }
+/** What an extension gives for a terminal without a program. */
+export interface PlayedPty {
+  onDidWrite(listener: (text: string) => void): void;
+  open(dimensions: undefined): void;
+  close(): void;
+  handleInput?(data: string): void;
+}
 /** A document that an editor holds. */
 export class PlayedDocument {
   readonly isClosed = false;
@@ -283,6 +290,7 @@ export class Editor {
   readonly documents = new Map<string, { provideTextDocumentContent(uri: Uri): Promise<string> }>();
   readonly terminals: string[] = [];
   readonly textDocuments: PlayedDocument[] = [];
+  readonly pseudoterminals: { name: string; pty: PlayedPty }[] = [];
   readonly opened: string[] = [];
   readonly status: StatusItem = { text: '', tooltip: '' };
   readonly logged: string[] = [];
@@ -319,7 +327,12 @@ export const window = {
     }
     return found;
   },
-  createTerminal: () => ({ sendText: (text: string) => editor.terminals.push(text), show: () => undefined }),
+  createTerminal: (options: { name: string; pty?: PlayedPty }) => {
+    if (options.pty !== undefined) {
+      editor.pseudoterminals.push({ name: options.name, pty: options.pty });
+    }
+    return { sendText: (text: string) => editor.terminals.push(text), show: () => undefined };
+  },
   createStatusBarItem: () => Object.assign(editor.status, { show: () => undefined, dispose: () => undefined }),
   createOutputChannel: () => {
     const here = editor;
