@@ -142,7 +142,7 @@ def test_nothing_is_no_transcript() -> None:
 def test_h22_pictures_go_along_where_the_agent_takes_them(images: bool) -> None:  # noqa: FBT001
     messages = [
         user("what is this?", PICTURE),
-        assistant("A cat.", DataPart("application/pdf", b"%PDF")),
+        assistant("A cat.", DataPart("application/pdf", b"%PDF"), DataPart("application/octet-stream", b"")),
         user(ToolResultPart("dg_1", (TextPart("drawn"), PICTURE, DataPart("text/plain", b"x")))),
     ]
     found = transcript(messages, budget=100_000, images=images)
@@ -150,7 +150,7 @@ def test_h22_pictures_go_along_where_the_agent_takes_them(images: bool) -> None:
     assert found.blocks[1:] == ((picture, picture) if images else ())
     text = replayed(*messages, images=images)
     assert "User: what is this?\n  [image/png, 4 bytes]" in text
-    assert "Assistant: A cat.\n  [application/pdf, 4 bytes]" in text
+    assert "Assistant: A cat.\n  [application/pdf, 4 bytes]\n  [a file that is no longer available]" in text
 
 
 @pytest.mark.parametrize(

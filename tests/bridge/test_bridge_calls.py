@@ -5,17 +5,11 @@ import re
 
 import pytest
 
-from bridge.consumer import TOOLS, Bridge, result, soon
+from bridge.consumer import TOOLS, Bridge, result
 from dragoman.backends.agent.profile.settings import Timing
 from dragoman.backends.agent.profile.traits import Traits
 from dragoman.lm import (
-    CancellationToken,
-    Consumer,
     JsonObject,
-    LanguageModelError,
-    Request,
-    RequestOptions,
-    Response,
     ToolDefinition,
     user,
 )
@@ -124,19 +118,6 @@ async def test_t12_a_change_that_comes_with_a_result_is_announced_and_the_agent_
     await bridge.until_noted("listed", 3)
     bridge.open_gate("two")
     assert (await going.end()).text == "<touch returned: soft>done"
-
-
-async def test_t14_an_agent_cannot_be_made_to_call_so_nothing_is_prompted(bridge: Bridge) -> None:
-    chat = bridge.chat()
-    consumer = Consumer("vscode", "test", (str(chat.folder),))
-    options = RequestOptions(tools=TOOLS, tool_mode="required")
-    heard = Response()
-    with pytest.raises(LanguageModelError, match="decides for itself") as caught:
-        await soon(
-            chat.model.respond(Request((user("hello"),), options, consumer), heard, CancellationToken())
-        )
-    assert (caught.value.kind, bool(caught.value.hint), heard.parts) == ("bad_request", True, [])
-    assert bridge.journal == []
 
 
 @pytest.mark.parametrize("http", [True, False], ids=["http", "stdio"])

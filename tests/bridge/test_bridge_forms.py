@@ -275,7 +275,7 @@ async def _required(bridge: Bridge, *names: str) -> Chat:
     return chat
 
 
-async def test_a_required_call_is_said_in_words_by_the_names_that_the_agent_knows(bridge: Bridge) -> None:
+async def test_t14_a_required_call_is_said_in_words_by_the_names_that_the_agent_knows(bridge: Bridge) -> None:
     long = "look_" + "x" * 59
     chat = await _required(bridge, "look", long)
     answer = await chat.do(["say", "I look."], ["call", "look", {}])
@@ -288,7 +288,7 @@ async def test_a_required_call_is_said_in_words_by_the_names_that_the_agent_know
     assert long not in words
 
 
-async def test_a_turn_without_the_required_call_is_asked_for_it_once_more(bridge: Bridge) -> None:
+async def test_t14_a_turn_without_the_required_call_is_asked_for_it_once_more(bridge: Bridge) -> None:
     chat = await _required(bridge, "look")
     answer = await chat.do(["say", "No need."], ["again", [["call", "look", {}], ["say", "so"]]])
     (call,) = answer.calls

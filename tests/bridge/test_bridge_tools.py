@@ -168,6 +168,20 @@ async def test_t26_an_agent_that_never_lists_again_has_new_tools_from_the_next_p
         assert "remember the milk" in str(bridge.noted("session/prompt")[-1])
 
 
+async def test_t26_an_agent_that_lists_again_in_vain_is_restarted_for_the_next_prompt(bridge: Bridge) -> None:
+    """Gemini CLI lists changed tools at once, and then prompts its model with the old ones."""
+    look, _, touch = TOOLS
+    chat = bridge.chat(traits=Traits(lists_again=False), tools=(look,))
+    [call] = (await chat.do(["call", "look", {}], ["gate", "listed"])).calls
+    chat.tools = (look, touch)
+    going = chat.begin(user(result(call, "seen")))
+    await bridge.until_noted("listed", 2)
+    bridge.open_gate("listed")
+    await going.end()
+    assert 'tools: ["look", "touch"]' in (await chat.do(["tools"])).text
+    assert len(bridge.pids) == 2
+
+
 async def test_t12_a_prompt_waits_until_the_agent_has_looked_at_changed_tools(bridge: Bridge) -> None:
     look, count, touch = TOOLS
     chat = bridge.chat(tools=(look, count))

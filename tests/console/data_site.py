@@ -154,8 +154,9 @@ async def data_site(
     database = Database.open(folder / "state")
     models = Models(load(own), folder / "state", database=database)
     with response_store(database, models.journals.content) as responses:
-        service = HttpService(models, Serve(), responses, models.journals)
-        console = Console(config or ConsoleConfig(), keys, models, f"{_ADDRESS}/")
+        config = config or ConsoleConfig()
+        service = HttpService(models, Serve(), responses, models.journals, config)
+        console = Console(config, keys, models, f"{_ADDRESS}/")
         app = build_app(service, AccessCheck(), console)
         site = DataSite(console, models, Site(app, service), folder)
         try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 import re
 from collections.abc import AsyncIterator
@@ -330,3 +331,21 @@ async def test_a_conversation_whose_output_waits_for_its_client_can_be_parked_an
     await soon(until("stored"))
     assert (await page.call("DELETE", called)).status == 200
     assert (await page.get("conversations"))["conversations"] == []
+
+
+async def test_the_address_of_a_file_works_where_the_console_is(tmp_path: Path) -> None:
+    """Also without keys, where nothing else of the API is served under that name."""
+    picture = {"type": "image", "mimeType": "image/png", "data": base64.b64encode(b"\x89PNG").decode()}
+    chunk = {"sessionUpdate": "agent_message_chunk", "content": picture}
+    asked = {"model": "m", "messages": [{"role": "user", "content": json.dumps([["update", chunk]])}]}
+    proxied = {"host": "agents.example"}
+    async with data_site(tmp_path, config=ConsoleConfig(url="https://agents.example/")) as site:
+        answered = await site.http.post("/v1/chat/completions", asked)
+        text = answered.json["choices"][0]["message"]["content"]
+        (path,) = re.findall(r"\(https://agents\.example(/v1/files/[^)]+)\)", text)
+        for headers in (proxied, {"host": "127.0.0.1:8427"}):
+            fetched = await site.http.get(path, **headers)
+            assert (fetched.status, b"".join(fetched.writes)) == (200, b"\x89PNG")
+        assert error_of(await site.http.get(path, host="other.example")) == (403, "forbidden_host")
+        for other, authorization in (("/v1/models", {}), (path, {"authorization": "Bearer x"})):
+            assert error_of(await site.http.get(other, **proxied, **authorization)) == (403, "forbidden_host")

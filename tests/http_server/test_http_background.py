@@ -173,6 +173,7 @@ async def test_j4_a_background_response_is_returned_at_once_and_read_while_it_ru
         assert item["content"][0]["text"] == "x"
         refused = await site.create(input="y", previous_response_id=begun["id"])
         assert refused.error["code"] == "previous_response_not_completed"
+        assert f"Wait until `GET {path}` says `completed`" in refused.error["message"]
         place.model.say("three.", ends=True)
         streamed = check_events((await soon(reader.task)).data)
         whole = (await site.get(path)).response

@@ -237,6 +237,15 @@ async def test_what_a_model_cannot_honour_is_named(site: _Make) -> None:
     assert answered.response["metadata"] == {"mine": "1", "dragoman.ignored": "nonsense, temperature"}
 
 
+async def test_a_request_of_which_nothing_is_left_names_what_is_not_supported(site: _Make) -> None:
+    made = site("Yes.")
+    refused = await made.create(input=[{"type": "zzz"}])
+    assert (refused.status, refused.error["param"]) == (400, "input")
+    assert refused.error["message"].endswith("Not supported here: input[0] (zzz).")
+    refused = await made.create(prompt={"id": "pmpt_1"})
+    assert refused.error["message"].endswith("Not supported here: prompt.")
+
+
 @pytest.mark.parametrize(
     ("fields", "param"),
     [

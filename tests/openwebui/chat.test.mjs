@@ -75,12 +75,13 @@ for (const { name, prefix } of CONNECTIONS) {
     await until('the cancellation', () => served.journal('session/cancel').some(({ params }) => params.sessionId === session));
   });
 
-  test(`${name}: a question waits at the console, and the answer goes on when a person has decided there`, async () => {
-    const desk = await (await browser.person()).paired(served, name);
+  test(`${name}: a question waits at the console, and the answer goes on when a person has decided on a phone, through TLS`, async () => {
+    const phone = await (await browser.person({ phone: true })).paired(served, name);
+    assert.match(phone.page.url(), /^https:/);
     const chat = await agent();
     await chat.send(steps(['say', 'Before. '], run(`echo ${name}`), ['say', ` After ${name}.`]));
     await chat.shows('Before.');
-    await desk.allow(`echo ${name}`);
+    await phone.allow(`echo ${name}`);
     const said = await chat.answer();
     assert.ok(said.includes('the-allow_once') && said.includes(` After ${name}.`), said);
     assert.equal(prompted(` After ${name}.`).length, 1);

@@ -1,4 +1,5 @@
-// One server, one Open WebUI and one browser, for the tests of all files. What failed leaves pictures, and both logs.
+// One server, one Open WebUI and one browser, for the tests of all files. Open WebUI is on the server's machine; people use the
+// console through TLS. What failed leaves pictures, and both logs.
 import { after, afterEach, before } from 'node:test';
 import { Browser } from '../console_browser/browser.mjs';
 import { output } from '../console_browser/children.mjs';
@@ -12,7 +13,7 @@ export let webui;
 let page;
 
 before(async () => {
-  [browser, served] = await Promise.all([Browser.start(), Served.start({ options: { lists: 'all' } })]);
+  [browser, served] = await Promise.all([Browser.start(), Served.start({ proxy: 'keep', options: { lists: 'all' } })]);
   webui = await WebUi.start(served);
 });
 

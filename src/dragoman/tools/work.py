@@ -19,7 +19,7 @@ class TooMuchWork(Exception):
     """A check exceeds its limit of steps."""
 
 
-_steps_left: ContextVar[int | None] = ContextVar("_steps_left", default=None)
+_steps_left: ContextVar[int] = ContextVar("_steps_left")
 
 
 @contextmanager
@@ -33,10 +33,8 @@ def limited_work(steps: int = MAX_STEPS) -> Iterator[None]:
 
 
 def spend(steps: int = 1) -> None:
-    """Count steps before they are done. Without a limit, nothing is counted."""
+    """Count steps before they are done. Only within `limited_work`: anywhere else it is a `LookupError`."""
     left = _steps_left.get()
-    if left is None:
-        return
     if left < steps:
         raise TooMuchWork
     _steps_left.set(left - steps)

@@ -61,6 +61,11 @@ class ConsoleAccess:
             raise _other_host()
         return host
 
+    def is_own_host(self, headers: Mapping[str, str]) -> bool:
+        """Whether the request came to the address that `[console] url` names."""
+        host = host_header(headers)
+        return host is not None and host.name == self._own_host
+
     def check_page(self, headers: Mapping[str, str], *, is_document: bool) -> None:
         """Check a request for the page or one of its files. The files say nothing that is not public.
 

@@ -247,10 +247,16 @@ def _ids(items: Iterable[JsonObject]) -> list[str]:
 
 
 def _not_completed(id_: str, entry: HistoryEntry) -> ApiError:
+    status = entry.response.get("status")
+    hint = (
+        f"Wait until `GET /v1/responses/{id_[:128]}` says `completed`, then continue it."
+        if status in ("queued", "in_progress")
+        else "Continue an earlier response, or send the history as `input`."
+    )
     return ApiError(
         400,
         "invalid_request",
-        f"The response {id_[:128]!r} is {entry.response.get('status')}. Only one that has completed can be continued.",
+        f"The response {id_[:128]!r} is {status}. Only one that has completed can be continued. {hint}",
         code="previous_response_not_completed",
         param="previous_response_id",
     )

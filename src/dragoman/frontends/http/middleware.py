@@ -44,8 +44,13 @@ _OPEN_TO_ALL = frozenset({"/", "/healthz", "/openapi.json"})
 
 
 def _is_open(path: str, headers: Headers) -> bool:
-    """Whether a request needs no key. In the address of a file, the id is the credential."""
-    return path in _OPEN_TO_ALL or (path.startswith(FILES_PATH) and "authorization" not in headers)
+    """Whether a request needs no key."""
+    return path in _OPEN_TO_ALL or _is_link(path, headers)
+
+
+def _is_link(path: str, headers: Headers) -> bool:
+    """Whether a request follows a link to a file. The id in the address is the credential."""
+    return path.startswith(FILES_PATH) and "authorization" not in headers
 
 
 def client_of(incoming: HTTPConnection) -> HttpClient:
@@ -105,7 +110,7 @@ class RequestMiddleware:
             headers = Headers(scope=scope)
             if self._console_access is not None and is_console_path(scope["path"]):
                 self._console_access.check_host(headers)
-            else:
+            elif not self._is_link_to_own_host(scope["path"], headers):
                 self._gate.check_host_and_origin(headers)
                 if not _is_open(scope["path"], headers):
                     scope[_KEY] = self._gate.key(headers)
@@ -129,6 +134,11 @@ class RequestMiddleware:
         finally:
             path = getattr(scope.get("route"), "path", None)
             self._metrics.request(path, tracked.status if tracked.status is not None else 499)
+
+    def _is_link_to_own_host(self, path: str, headers: Headers) -> bool:
+        """Links to files begin with `[console] url`, and must work there also without keys."""
+        access = self._console_access
+        return access is not None and _is_link(path, headers) and access.is_own_host(headers)
 
 
 class ApiCorsMiddleware(CORSMiddleware):

@@ -123,6 +123,10 @@ class RequestPreparation:
                 code="conflicting_ids",
             )
         messages = self._messages(read, client, for_endpoint=takes_options)
+        if not messages and (unused := (*create.ignored, *read.given.ignored)):
+            raise bad_request(
+                f"The request has no messages. Not supported here: {', '.join(unused)}.", param="input"
+            )
         offer = create.offer
         if offer.other_choice is not None and not takes_options:
             raise bad_request(
@@ -173,7 +177,7 @@ class RequestPreparation:
             self._files,
             response_id,
             client.connection,
-            console.url or client.origin,
+            (console.url if console.enabled else None) or client.origin,
             may_store=not create.refuses_storing,
             links_pictures=client.links_files or not client.has_items,
             takes_data=client.takes_files and client.has_items,

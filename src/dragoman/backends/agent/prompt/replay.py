@@ -249,6 +249,9 @@ def _described(part: DataPart) -> str:
     """The text of a data part; for other data its type and size."""
     if part.is_textual:
         return part.data.decode("utf-8", "replace")
+    if not part.data:
+        # A link to a file that was deleted, or that another client has.
+        return "[a file that is no longer available]"
     return f"[{part.mime_type}, {len(part.data):,} bytes]"
 
 

@@ -79,8 +79,14 @@ class AgentSession:
 
     @property
     def awaits_listing(self) -> bool:
-        """Whether there are tools that the agent has not listed yet, and is expected to."""
-        return self.endpoint.has_news and (self.has_listed or self.began_without_tools)
+        """Whether there are tools that the agent has not listed yet, and is expected to.
+
+        Of an agent that does not take changed tools in, only the first listing counts: Gemini CLI lists them again at once,
+        and then prompts its model with the old ones.
+        """
+        never_again = self.traits.lists_again is False
+        has_news = self.endpoint.has_news_since_start if never_again else self.endpoint.has_news
+        return has_news and (self.has_listed or self.began_without_tools)
 
     def learn(self, **seen: object) -> None:
         """Store an observation of the agent's behaviour, for this run and for later ones."""

@@ -73,6 +73,8 @@ class Endpoint:
     # How often the agent has listed the tools, and the last list.
     listings: int = field(init=False, default=0)
     _seen: Mapping[str, ToolDefinition] = field(init=False, repr=False, default_factory=dict)
+    # What the session's first listing had. None: there was none.
+    _seen_first: Mapping[str, ToolDefinition] | None = field(init=False, repr=False, default=None)
 
     def __post_init__(self) -> None:
         if not is_server_name(self.name):
@@ -119,7 +121,15 @@ class Endpoint:
     @property
     def has_news(self) -> bool:
         """Whether a tool is there that the agent has not listed. One that is gone is none."""
-        return any(self._seen.get(name) != tool for name, tool in self.offer.definitions.items())
+        return self._has_more_than(self._seen)
+
+    @property
+    def has_news_since_start(self) -> bool:
+        """Whether a tool is there that the session's first listing did not have."""
+        return self._has_more_than(self._seen_first or {})
+
+    def _has_more_than(self, seen: Mapping[str, ToolDefinition]) -> bool:
+        return any(seen.get(name) != tool for name, tool in self.offer.definitions.items())
 
     async def wait_listed(self, seconds: float) -> bool:
         """Whether the agent has listed the tools as they are now, waiting so long for it."""
@@ -132,7 +142,7 @@ class Endpoint:
     def forget_listing(self) -> None:
         """Reset the listing state for a new session."""
         self._has_listed.clear()
-        self._seen = {}
+        self._seen, self._seen_first = {}, None
 
     def answer(self, key: str, answer: ToolResult) -> bool:
         """Answer a call. Only the first answer counts. False if it is discarded: the agent no longer waits."""
@@ -160,6 +170,8 @@ class Endpoint:
         """The tools for the agent. Marks them as listed."""
         self._has_listed.set()
         self._seen = self.offer.definitions
+        if self._seen_first is None:
+            self._seen_first = self._seen
         self.listings += 1
         if self.on_listed is not None:
             self.on_listed()
