@@ -53,6 +53,10 @@ class EditTurn:
     is_announced: bool = False
 
     @property
+    def has_room(self) -> bool:
+        return len(self.files) < _MOST_FILES and self.size < _MOST_CHARACTERS
+
+    @property
     def size(self) -> int:
         return sum(len(file.before or "") + len(file.after or "") for file in self.files.values())
 
@@ -72,7 +76,7 @@ class EditLog:
         # Read at once, on the event loop: the agent may write as soon as it has its answer.
         for path in map(os.path.realpath, paths):
             turn = self._turn(conversation, agent)
-            if path not in turn.files and len(turn.files) < _MOST_FILES:
+            if path not in turn.files and turn.has_room:
                 self._add(turn, path)
 
     def _add(self, turn: EditTurn, path: str) -> None:
@@ -84,7 +88,7 @@ class EditLog:
 
     def changed(self, conversation: str, agent: str, path: str, before: str | None, after: str) -> None:
         turn = self._turn(conversation, agent)
-        if path not in turn.files and len(turn.files) < _MOST_FILES:
+        if path not in turn.files and turn.has_room:
             turn.files[path] = ChangedFile(path, before, after)
 
     def reported(self, conversation: str, agent: str, diffs: Iterable[tuple[str, str | None, str]]) -> None:
@@ -94,7 +98,7 @@ class EditLog:
                 by_path.setdefault(os.path.realpath(path), []).append(Replacement(path, old, new))
         for path, replacements in by_path.items():
             turn = self._turn(conversation, agent)
-            if path in turn.files or len(turn.files) >= _MOST_FILES:
+            if path in turn.files or not turn.has_room:
                 continue
             try:
                 after = text_of(path)
