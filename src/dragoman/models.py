@@ -11,7 +11,7 @@ import logging
 import os
 import tomllib
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
 
@@ -127,7 +127,7 @@ class SharedServices:
 
     permissions: PermissionServices | None = None
     journals: Journals | None = None
-    # What authenticates markers and call ids, in every process that uses the state folder.
+    # What authenticates markers and call ids, and names clients to endpoints, in every process that uses the state folder.
     key: bytes | None = None
     ledger: Ledger | None = None
     # The store of what was learnt about agents.
@@ -500,7 +500,7 @@ def _made(model_id: str, model: ModelConfig, config: Config, shared: SharedServi
         case AcpModel():
             return _agent(model_id, model, config, shared)
         case ResponsesModel():
-            return _endpoint(model_id, model, config)
+            return _endpoint(model_id, model, config, shared.key)
 
 
 def _folder_of(model: AcpModel) -> Path:
@@ -575,7 +575,7 @@ def _agent(model_id: str, model: AcpModel, config: Config, shared: SharedService
     )
 
 
-def _endpoint(model_id: str, model: ResponsesModel, config: Config) -> EndpointModel:
+def _endpoint(model_id: str, model: ResponsesModel, config: Config, secret: bytes | None) -> EndpointModel:
     from dragoman.backends.responses.listing import Listed  # noqa: PLC0415 - only endpoints need it
     from dragoman.backends.responses.model import EndpointModel  # noqa: PLC0415
     from dragoman.backends.responses.settings import EndpointSettings  # noqa: PLC0415
@@ -597,6 +597,8 @@ def _endpoint(model_id: str, model: ResponsesModel, config: Config) -> EndpointM
         model.options,
         model.silence_seconds,
     )
+    if secret is not None:
+        settings = replace(settings, secret=secret)
     configured = Listed(
         model.model, model.max_input_tokens, model.max_output_tokens, image_input=model.image_input
     )

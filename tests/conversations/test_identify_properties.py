@@ -5,7 +5,7 @@ a history of that: text merged and trimmed, thinking dropped, markers kept or lo
 shortened. Behind the bridge each conversation has an agent that remembers what it heard. Whatever the chats do, an agent
 has heard what the user of its chat said, all of it, once and in order; it knows of no answer that was thrown away; and
 it never hears of another chat. A piece of an answer is repeated only to a client that proves its retry, and only if its
-agent has acted.
+agent has acted. A request that is sent again, unchanged and with its key, gets the reply to it, also of a fork.
 """
 
 from __future__ import annotations
@@ -46,6 +46,7 @@ CACHE = DataPart(CACHE_CONTROL, b"{}")
 STOPPED = "The user cancelled the tool call."
 STEP = StepTaken(1, ActivityPart("a", "Run", "execute", "completed"))
 RETRY: JsonObject = {"_isRetry": True}
+_KEY = "_idempotencyKey"
 
 
 @dataclass(frozen=True)
@@ -82,6 +83,9 @@ class Chat:
     open_calls: tuple[str, ...] = ()
     # What its client names the last request, if it does.
     key: JsonObject = field(default_factory=dict)
+    # That request, and the conversation and the number of the reply to it.
+    sent: tuple[Message, ...] = ()
+    reply: tuple[str, int] = ("", 0)
 
     @property
     def words(self) -> list[str]:
@@ -172,9 +176,8 @@ class Consumers(RuleBasedStateMachine):
         """`proof` is what the client says about a request that it repeats."""
         messages = self.render(chat, data)
         before = self.last_known(chat, messages)
-        if proof is None:
-            chat.key = data.draw(st.sampled_from([{}, {"_idempotencyKey": f"{next(self.numbers)}"}]))
-        options = chat.key if proof is None else proof
+        key: JsonObject = {_KEY: f"{next(self.numbers)}"}
+        options = data.draw(st.sampled_from([{}, key])) if proof is None else proof
         found = self.bridge.identify(messages, consumer_id=chat.consumer_id, model_options=options)
         if found.conversation is not None and found.kind in (*GOES_ON, "retry"):
             agent = self.agents[found.conversation]
@@ -198,6 +201,8 @@ class Consumers(RuleBasedStateMachine):
                 assert self.agents[found.conversation].has_acted, "it could have been asked again"
             return found
         self.hear(chat, found, messages)
+        assert self.current.last is not None
+        chat.key, chat.sent, chat.reply = options, messages, (self.current.id, self.current.last.number)
         self.answer(chat, found, data)
         return found
 
@@ -354,6 +359,20 @@ class Consumers(RuleBasedStateMachine):
         chat = data.draw(st.sampled_from([chat for chat in self.chats if isinstance(chat.entries[-1], Said)]))
         proofs: list[JsonObject] = [{}, RETRY, chat.key, {**chat.key, **RETRY}]
         self.send(chat, data, proof=data.draw(st.sampled_from(proofs)))
+
+    @precondition(lambda self: any(_KEY in chat.key for chat in self.chats))
+    @rule(data=st.data(), counts=st.booleans())
+    def send_again(self, data: st.DataObject, counts: bool) -> None:  # noqa: FBT001
+        """A client's library sends the very same bytes: none is asked twice for what it has answered, or done."""
+        chat = data.draw(st.sampled_from([chat for chat in self.chats if _KEY in chat.key]))
+        conversation, number = chat.reply
+        last = self.bridge.record(conversation).last
+        assert last is not None
+        options = {**chat.key, **RETRY} if counts else chat.key
+        found = self.bridge.identify(chat.sent, consumer_id=chat.consumer_id, model_options=options)
+        is_answer = last.status == "streaming" or (last.status != "cut" and last.ends > last.starts)
+        if last.number == number and (is_answer or (last.status == "cut" and last.has_acted)):
+            assert (found.kind, found.conversation) == ("retry", conversation), found.reason
 
     @precondition(lambda self: any(chat.open_calls for chat in self.chats))
     @rule(word=WORDS, whole=st.booleans(), data=st.data())

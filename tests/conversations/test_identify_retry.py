@@ -12,7 +12,7 @@ from dragoman.conversations.history import normalise
 from dragoman.conversations.records import ReplyStatus
 from dragoman.journal.agent_events import PermissionRequested, PlanMade, StepTaken, ThinkingSaid
 from dragoman.journal.events import AnyEvent
-from dragoman.lm import ActivityPart, JsonObject, PlanPart, TextPart, assistant, system, user
+from dragoman.lm import ActivityPart, JsonObject, Message, PlanPart, TextPart, assistant, system, user
 
 ONE: JsonObject = {"_idempotencyKey": "one"}
 TWO: JsonObject = {"_idempotencyKey": "two"}
@@ -326,3 +326,138 @@ def test_h14_a_lost_first_reply_is_not_given_to_another_chat_that_begins_with_th
         assert lost.found.kind == "fresh"
         bridge.deliver(lost.conversation, whole=False)
     assert bridge.identify([user("begin")]).kind == "fresh"
+
+
+# The same request again, after it has made a fork.
+
+
+@dataclass
+class Forked:
+    """A chat with two answers, and a fork of it: another answer to its last message, or to an edited one."""
+
+    bridge: Bridge
+    original: str
+    conversation: str
+    history: list[Message]
+    consumer_id: str | None
+
+    def again(self, options: JsonObject | None = None, *, after: float = 1.0) -> tuple[str, bool]:
+        """The kind of the same request again, and whether it went to the fork."""
+        self.bridge.now += after
+        found = self.bridge.identify(self.history, consumer_id=self.consumer_id, model_options=options)
+        return found.kind, found.conversation == self.conversation
+
+
+# How a client names the conversation, and whether its user has edited the last message or wants another answer to it.
+NAMED = pytest.mark.parametrize("named", ["marker", "id", "history"])
+WORDS = pytest.mark.parametrize("words", ["two", "edited"])
+
+
+def forked(
+    named: str,
+    words: str,
+    status: ReplyStatus | None = "complete",
+    *,
+    options: JsonObject | None = None,
+    delivered: bool | None = None,
+    does: AnyEvent | None = None,
+) -> Forked:
+    bridge = Bridge()
+    chat = Chat(bridge, keeps_markers=named == "marker", consumer_id="mine" if named == "id" else None)
+    chat.ask("one", "First.")
+    history = [*chat.history, user(words)]
+    original = chat.ask("two", "Second.").conversation
+    bridge.deliver(original, whole=True)
+    bridge.now += 60
+    # The first attempt is no retry.
+    key = {name: value for name, value in (options or {}).items() if name not in RETRY}
+    found = bridge.identify(history, consumer_id=chat.consumer_id, model_options=key)
+    assert (found.kind, found.conversation) == ("fork", original)
+    record = bridge.take(found, consumer_id=chat.consumer_id)
+    if does is not None:
+        bridge.records.put(bridge.timeline(record.id).do(does))
+    bridge.say(record, "Another.", status=status)
+    if delivered is not None:
+        bridge.deliver(record.id, whole=delivered)
+    return Forked(bridge, original, record.id, history, chat.consumer_id)
+
+
+@NAMED
+@WORDS
+@pytest.mark.parametrize("options", [ONE, RETRY, {**ONE, **RETRY}])
+def test_h14_a_proved_retry_of_a_fork_gets_the_reply_of_the_fork(
+    named: str, words: str, options: JsonObject
+) -> None:
+    for delivered in (True, False, None):
+        fork = forked(named, words, options=options, delivered=delivered)
+        assert fork.again(options, after=300) == ("retry", True)
+        assert fork.again(TWO)[0] == ("retry" if delivered is False and options == RETRY else "fork")
+
+
+@NAMED
+@WORDS
+@pytest.mark.parametrize("options", [ONE, RETRY])
+def test_h14_after_a_fork_that_was_cut_no_agent_acts_twice(
+    named: str, words: str, options: JsonObject
+) -> None:
+    for does, kind in ((STEP, "retry"), (THOUGHT, "fork")):
+        fork = forked(named, words, "cut", options=options, delivered=False, does=does)
+        assert fork.again(options, after=300)[0] == kind
+        assert fork.again(options)[1] or kind == "fork"
+        assert fork.again()[0] == "fork"
+
+
+@NAMED
+@WORDS
+def test_h14_without_a_word_the_reply_of_the_fork_says_what_the_same_request_means(
+    named: str, words: str
+) -> None:
+    assert forked(named, words, None).again() == ("retry", True)
+    assert forked(named, words, delivered=False).again(after=300) == ("retry", True)
+    assert forked(named, words).again() == ("retry", True)
+    assert forked(named, words).again(after=300)[0] == "fork"
+    assert forked(named, words, delivered=True).again()[0] == "fork"
+
+
+@NAMED
+def test_h15_of_several_forks_the_one_with_the_key_is_repeated_else_the_last(named: str) -> None:
+    fork = forked(named, "two", options=ONE, delivered=True)
+    fork.bridge.now += 60
+    last = fork.bridge.respond(
+        fork.history, "Once more.", consumer_id=fork.consumer_id, model_options=TWO
+    ).conversation
+    fork.bridge.deliver(last, whole=True)
+    assert fork.again(ONE) == ("retry", True)
+    for options in (TWO, RETRY):
+        found = fork.bridge.identify(fork.history, consumer_id=fork.consumer_id, model_options=options)
+        assert (found.kind, found.conversation) == ("retry", last)
+    fork.bridge.deliver(fork.conversation, whole=False)
+    # Its client may still wait for the other.
+    assert fork.again(RETRY) == ("retry", True)
+
+
+@NAMED
+def test_h15_an_answer_that_was_cut_is_not_given_for_the_one_that_came_after_it(named: str) -> None:
+    fork = forked(named, "two", "cut", delivered=False, does=STEP)
+    fork.bridge.now += 60
+    last = fork.bridge.respond(fork.history, "Whole.", consumer_id=fork.consumer_id).conversation
+    fork.bridge.deliver(last, whole=True)
+    found = fork.bridge.identify(fork.history, consumer_id=fork.consumer_id, model_options=RETRY)
+    assert (found.kind, found.conversation) == ("retry", last)
+
+
+def test_h12_an_equal_chat_does_not_join_the_stream_of_a_fork(bridge: Bridge) -> None:
+    first = twin(bridge)
+    _went_to(bridge, first, "left")
+    edited = bridge.respond([*first.history, user("right")], "Right", status=None)
+    assert edited.found.kind == "fork"
+    second = bridge.record(bridge.respond(first.history[:1], "Hi!").conversation)
+    found = bridge.identify([*first.history, user("right")])
+    assert (found.kind, found.conversation) == ("prompt", second.id)
+
+
+def test_b7_more_equal_requests_than_are_compared_are_no_retries(bridge: Bridge) -> None:
+    for number in range(65):
+        assert bridge.identify([user("begin")], model_options=RETRY).kind == ("retry" if number else "fresh")
+        bridge.respond([user("begin")], "Begun.", model_options={"_idempotencyKey": f"{number}"})
+    assert bridge.identify([user("begin")], model_options=RETRY).kind == "fresh"

@@ -21,19 +21,24 @@ from dragoman.conversations.history import (
     normalise,
 )
 from dragoman.conversations.identify import identify
-from dragoman.conversations.records import ConversationRecord, Records, ReplyStatus, Scope
-from dragoman.lm import assistant, user
+from dragoman.conversations.records import ConversationRecord, Records, ReplyStatus, RequestKey, Scope
+from dragoman.lm import RequestOptions, assistant, user
 from searching import examples
 
 CALLS = (("dg_1", "look", "{}"),)
 
 
 def requested(
-    timeline: Timeline, *texts: str, places: dict[int, int] | None = None, turn: int = 1
+    timeline: Timeline,
+    *texts: str,
+    places: dict[int, int] | None = None,
+    turn: int = 1,
+    is_known: bool = False,
 ) -> ConversationRecord:
-    """User and assistant take turns."""
+    """User and assistant take turns. `is_known`: the request may be repeated."""
     messages = [(user, assistant)[index % 2](text) for index, text in enumerate(texts)]
-    return timeline.request(normalise(messages), places, turn=turn)
+    request_key = RequestKey(tuple(messages), "", RequestOptions()) if is_known else None
+    return timeline.request(normalise(messages), places, turn=turn, request_key=request_key)
 
 
 def keys(*items: NormalItem) -> tuple[bytes, ...]:
@@ -126,6 +131,7 @@ def test_h20_records_are_found_in_their_own_scope_only() -> None:
         structs.replace(SCOPE, model="m"),
         structs.replace(SCOPE, workspace=("/",)),
         structs.replace(SCOPE, connection="c"),
+        structs.replace(SCOPE, client="c"),
     ):
         assert records.get("x", other) is None
     assert records.get("y", SCOPE) is None
@@ -160,9 +166,17 @@ class Shelves(RuleBasedStateMachine):
         consumer_id=st.sampled_from([None, "x", "y"]),
         words=st.lists(st.sampled_from(["hello", "yes"]), max_size=4),
         retained=st.sets(st.integers(1, 4)),
+        is_known=st.booleans(),
     )
     def normalise(
-        self, name: str, scope: Scope, consumer_id: str | None, words: list[str], retained: set[int]
+        self,
+        name: str,
+        scope: Scope,
+        consumer_id: str | None,
+        words: list[str],
+        retained: set[int],
+        *,
+        is_known: bool,
     ) -> None:
         timeline = self.timelines.get(name)
         if timeline is None or (timeline.record.scope, timeline.record.consumer_id) != (scope, consumer_id):
@@ -170,7 +184,7 @@ class Shelves(RuleBasedStateMachine):
         places = {number: min(2 * number, len(words)) for number in retained}
         known = timeline.record
         turn = (known.last.turn if known.last else 0) + len(words) % 2
-        self.records.put(requested(timeline, *words, places=places, turn=turn))
+        self.records.put(requested(timeline, *words, places=places, turn=turn, is_known=is_known))
 
     @precondition(lambda self: any(map(_is_open, self.records)))
     @rule(
@@ -201,10 +215,21 @@ class Shelves(RuleBasedStateMachine):
         for record in self.records:
             fresh.put(record)
         assert self.records._prefixes._shelves == fresh._prefixes._shelves
+        assert self.records._requests._shelves == fresh._requests._shelves
         assert self.records._consumer_ids == fresh._consumer_ids
         assert len(fresh) == len(self.records)
         if not len(self.records):
-            assert len(self.records._prefixes) == 0
+            assert len(self.records._prefixes) == len(self.records._requests) == 0
+
+    @invariant()
+    def has_each_request_that_may_be_repeated(self) -> None:
+        for record in self.records:
+            last = record.last
+            if last is None or not last.starts or last.request_key is None:
+                continue
+            history = normalise(last.request_key.messages)
+            assert record in self.records.asked(record.scope, record.consumer_id, history)
+            assert record not in self.records.asked(record.scope, "another", history)
 
 
 Shelves.TestCase.settings = settings(max_examples=examples(100), stateful_step_count=20, deadline=None)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,7 +12,8 @@ from typing import Any
 import httpx2
 
 from bridge.consumer import Bridge
-from dragoman.config import Serve
+from dragoman.config import ConsoleConfig, KeyConfig, Serve
+from dragoman.permissions.decide import PermissionSetting
 from http_server.kit import DEADLINE, Held, Json, site_of, soon
 from http_server.real_server import endpoint_at, listening
 from process.living import all_gone
@@ -113,28 +114,42 @@ class AgentChain(Chain):
 
 @asynccontextmanager
 async def chain_of(
-    models: Held, folder: Path, inner: Serve | None = None, outer: Serve | None = None
+    models: Held,
+    folder: Path,
+    inner: Serve | None = None,
+    outer: Serve | None = None,
+    *,
+    inner_file: Path | None = None,
+    keys: Mapping[str, KeyConfig] | None = None,
+    console: ConsoleConfig | None = None,
 ) -> AsyncIterator[Chain]:
-    """A chain with these models behind."""
+    """A chain with these models behind. The server in front has these keys and this console."""
     async with AsyncExitStack() as stack:
 
-        def site(held: Held, name: str, serve: Serve | None) -> Any:
-            return stack.enter_context(contextmanager(site_of)(held, store=folder / name, serve=serve))
+        def site(held: Held, name: str, **fields: Any) -> Any:
+            return stack.enter_context(contextmanager(site_of)(held, store=folder / name, **fields))
 
-        behind = await stack.enter_async_context(listening(site(models, "inner", inner).app))
+        hidden = site(models, "inner", serve=inner, config_file=inner_file)
+        behind = await stack.enter_async_context(listening(hidden.app))
         far = await stack.enter_async_context(endpoint_at(behind))
-        before = await stack.enter_async_context(listening(site(Held(m=far), "outer", outer).app))
+        shown = site(Held(m=far), "outer", serve=outer, named=keys, console=console)
+        before = await stack.enter_async_context(listening(shown.app))
         client = await stack.enter_async_context(httpx2.AsyncClient(timeout=DEADLINE, trust_env=False))
         yield Chain(before, behind, client)
 
 
 @asynccontextmanager
-async def agent_chain(folder: Path, inner: Serve | None = None) -> AsyncIterator[AgentChain]:
+async def agent_chain(
+    folder: Path, inner: Serve | None = None, *, permission: PermissionSetting = "deny", **fields: Any
+) -> AsyncIterator[AgentChain]:
+    """A chain with an agent behind. `fields` are those of `chain_of`."""
     (folder / "agent").mkdir()
     bridge = Bridge(folder / "agent")
-    bridge.chat()
+    bridge.chat(permission=permission)
     assert bridge.model is not None
-    async with chain_of(Held(bridge.permissions, m=bridge.model), folder, inner) as chain:
+    models = Held(bridge.permissions, m=bridge.model)
+    models.cwd = folder / "agent"
+    async with chain_of(models, folder, inner, **fields) as chain:
         yield AgentChain(chain.outer, chain.inner, chain.client, bridge=bridge)
     await bridge.close()
     await soon(all_gone(bridge.pids))

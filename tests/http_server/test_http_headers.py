@@ -4,7 +4,13 @@ from collections.abc import Callable
 
 import pytest
 
-from dragoman.frontends.http.request_headers import SwitchHeader, is_switched_on, renders_markdown
+from dragoman.frontends.http.request_headers import (
+    SwitchHeader,
+    client_behind,
+    hold_seconds,
+    is_switched_on,
+    renders_markdown,
+)
 from dragoman.lm import TextPart
 from http_server.kit import Site
 
@@ -25,6 +31,7 @@ _BODIES = {
         ("x-dragoman-files", "the values `links`, `items` and `data`. Send one of them,"),
         ("x-dragoman-markdown", "the values `true`, `1`, `false` and `0`. Send one of them,"),
         ("x-dragoman-one-shot", "the values `true`, `1`, `false` and `0`. Send one of them,"),
+        ("x-dragoman-paths", "one value: `hidden`. Send that,"),
     ],
 )
 @pytest.mark.parametrize("value", ["text", "", "items, text", "yes", "2"])
@@ -34,6 +41,38 @@ async def test_another_value_of_a_header_is_an_error(
     answered = await playing(TextPart("x")).post(path, _BODIES[path], **{name: value})
     assert (answered.status, answered.error["param"], answered.error["code"]) == (400, name, "invalid_header")
     assert answered.error["message"] == f"The header {name} has {values} or leave the header out."
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("x-dragoman-client", "a b"),
+        ("x-dragoman-client", "x" * 65),
+        ("x-dragoman-hold", ""),
+        ("x-dragoman-hold", "-1"),
+        ("x-dragoman-hold", "inf"),
+        ("x-dragoman-hold", "9" * 7),
+    ],
+)
+async def test_neither_a_client_nor_a_time_can_be_anything(playing: _Make, name: str, value: str) -> None:
+    for path, body in _BODIES.items():
+        answered = await playing(TextPart("x")).post(path, body, **{name: value})
+        assert (answered.status, answered.error["param"]) == (400, name)
+        assert "leave the header out" in answered.error["message"]
+
+
+@pytest.mark.parametrize(
+    ("headers", "client", "seconds"),
+    [
+        ({}, "", None),
+        ({"x-dragoman-client": "", "x-dragoman-hold": "0"}, "", 0.0),
+        ({"x-dragoman-client": " a-1_B ", "x-dragoman-hold": " 0.05 "}, "a-1_B", 0.05),
+    ],
+)
+def test_a_server_says_which_client_it_is_and_how_long_that_waits(
+    headers: dict[str, str], client: str, seconds: float | None
+) -> None:
+    assert (client_behind(headers), hold_seconds(headers)) == (client, seconds)
 
 
 @pytest.mark.parametrize(

@@ -482,3 +482,38 @@ async def test_h12_equal_chats_go_on_with_the_agents_they_have(server: Server) -
     kinds = [kind for kind, _ in await asyncio.gather(*(_post(server, *each) for each in more))]
     assert kinds == ["prompt"] * chats
     assert len(server.bridge.noted("session/new")) == agents == chats
+
+
+@pytest.mark.parametrize("proof", _PROOFS, ids="-".join)
+async def test_h14_a_retry_of_another_answer_gets_that_answer_and_asks_no_agent(
+    server: Server, proof: dict[str, str]
+) -> None:
+    words = await _begun(server)
+    path, body = _asking("/chat/completions", words, stream=False)
+    await _post(server, path, body)
+    key = {name: value for name, value in proof.items() if name == "idempotency_key"}
+    wanted = await _answered(server, path, body, **key)
+    again = await _answered(server, path, body, **proof)
+    fork = wanted.headers["x-dragoman-conversation"].partition(";")[0]
+    assert again.headers["x-dragoman-conversation"] == f"{fork}; evidence=prefix; kind=retry"
+    assert server.prompted == 3
+
+
+@pytest.mark.parametrize("proof", _PROOFS, ids="-".join)
+async def test_h14_a_library_that_repeats_an_edited_request_makes_no_agent_act_twice(
+    server: Server, proof: dict[str, str]
+) -> None:
+    _, text = await _post(server, "/responses", {"model": "m", "input": prompt(["say", "first"])})
+    before: Json = {"model": "m", "previous_response_id": json.loads(text)["id"]}
+    await _post(server, "/responses", {**before, "input": prompt(["say", "second"])})
+    body: Json = {**before, "input": prompt(_STEP, ["say", "half"], ["note", "begun"], ["gate", "on"])}
+    key = {"idempotency-key": "mine"} if "idempotency_key" in proof else {}
+    wire = await Wire.asks(server, "/responses", body, headers=key)
+    await server.bridge.until_noted("begun")
+    wire.close()
+    await server.until(delivered=False)
+    server.bridge.open_gate("on")
+    answered = await _answered(server, "/responses", body, **proof)
+    assert "was cut off" in answered.text
+    assert answered.headers["x-dragoman-conversation"].endswith("evidence=marker; kind=retry")
+    assert server.prompted == 3

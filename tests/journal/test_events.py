@@ -15,7 +15,7 @@ from dragoman.conversations.history import (
     item_key,
     normalise,
 )
-from dragoman.conversations.records import ReplyRecord, ReplyStatus
+from dragoman.conversations.records import ReplyRecord, ReplyStatus, Scope
 from dragoman.journal import chat_events, response_events
 from dragoman.journal.agent_events import (
     ConversationImported,
@@ -28,7 +28,7 @@ from dragoman.journal.chat_events import MessagesAdded
 from dragoman.journal.content import is_decision, without_content
 from dragoman.journal.event import JournalEvent, JournalStarted
 from dragoman.journal.events import AnyEvent, UnreadableJournal, decode_events, encode_events
-from dragoman.journal.fold import ConversationFold
+from dragoman.journal.fold import ConversationFold, ConversationState
 from dragoman.journal.masking import masked
 from dragoman.journal.response_events import ItemsAdded, MetadataChanged, PartsReported, ResponseClosed
 from dragoman.lm import (
@@ -198,6 +198,15 @@ def test_a_reply_that_does_not_fit_its_history_cannot_be_read() -> None:
 def test_text_of_a_reply_that_is_not_open_changes_nothing() -> None:
     fold = ConversationFold("c").apply_all([TextSaid(1, 0, 3, "too"), TextSaid(9, 0, 4, "late")])
     assert fold.state == ConversationFold("c").state
+
+
+def test_h20_a_stored_conversation_belongs_to_the_client_behind_its_connection() -> None:
+    started = JournalStarted("agent", "m", ("/folder",), "http:", client="behind")
+    [(_, stored)] = decode_events(encode_events([(0.0, without_content(started))]))
+    fold = ConversationFold("c").apply_all([stored])
+    assert fold.record.scope == Scope("m", ("/folder",), "http:", "behind")
+    kept = msgspec.msgpack.decode(msgspec.msgpack.encode(fold.state), type=ConversationState)
+    assert kept.record.scope == fold.record.scope
 
 
 def test_keys_are_the_same_in_every_process() -> None:

@@ -517,7 +517,9 @@ async def test_r10_the_next_server_learns_what_the_headers_of_the_client_asked_f
     # The id of a conversation is ASCII.
     assert "x-conversation-id" not in first
     # Two clients of ours are one client of the endpoint, and may name their requests alike.
-    assert first["idempotency-key"] == again["idempotency-key"] != other["idempotency-key"]
+    for name in ("idempotency-key", "x-dragoman-client"):
+        assert first[name] == again[name] != other[name]
+        assert not {"one", "key"} & {first[name]}
     assert not {"idempotency-key", "x-stainless-retry-count", "x-dragoman-one-shot"} & plain.keys()
 
 

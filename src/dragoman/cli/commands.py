@@ -87,6 +87,10 @@ def _approvals(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--since", metavar="TIME", help="with history: from then on; 30m, 12h, 7d, 2w ago, or a date"
     )
+    parser.add_argument("--yes", action="store_true", help="with reset: do not ask")
+    parser.add_argument(
+        "-v", "--verbose", action="store_true", help="with list: also the tool and the key of each"
+    )
     parser.add_argument("--json", action="store_true", help="with list and history: one JSON object a line")
 
 
@@ -374,7 +378,8 @@ Nothing is fetched unless you ask for it. The catalogue came with Dragoman;
             """\
 Show what has been approved for a workspace or for always, and take it back.
 An approval that is taken back is asked for again, also in chats that are
-running. reset takes back everything, the approvals of running sessions too.
+running. reset takes back everything, the approvals of running sessions too,
+after a question.
 
 history shows every decision about an action of an agent or a tool of the
 terminal: when, where, what, whether it was allowed, by whom or by which

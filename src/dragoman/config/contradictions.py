@@ -33,7 +33,7 @@ def contradictions(
     if not (tables.serve.api_keys or tables.keys or is_loopback(tables.serve.host)):
         yield (
             ("serve", "host"),
-            f'"host" in [serve]: with {quoted(tables.serve.host)} other machines can connect, so add "api_keys".',
+            f'"host" in [serve]: with {quoted(tables.serve.host)} other machines can connect, so add "api_keys", or [keys.NAME].',
         )
     yield from _unknown_models(tables, (*tables.models, *builtin))
     if tables.console.webhook is not None and tables.console.webhook_secret is None:

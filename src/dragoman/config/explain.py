@@ -100,6 +100,11 @@ def _check_tagged(
     match value.get(tag_field):
         case None:
             yield path, f"{header(path)} lacks {quoted(tag_field)}: {_choice(by_tag)}."
+            # What no kind has is wrong, whichever it is.
+            known = {field.encode_name: quoted(field.encode_name) for kind in kinds for field in kind.fields}
+            for key, inner in value.items():
+                if key not in known:
+                    yield (*path, key), _unknown(path, key, inner, known)
         case str() as tag if tag in by_tag:
             yield from _check_table(path, value, by_tag[tag])
         case tag:

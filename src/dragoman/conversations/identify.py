@@ -1,6 +1,12 @@
 """Identify which conversation a request belongs to, and what is new in it. Values in, a value out.
 
-Evidence, strongest first. The first that is present decides *which* conversation, unless a weaker one matches more:
+A *proved retry* belongs to the conversation whose last request it repeats, whatever else it contains. That may be a fork:
+the history of its first request has only the names, and the answers, of the conversation that it came from. Several may
+have had the same last request. Then it is the one with the same idempotency key, else one whose reply may not have arrived,
+else the one that was used last.
+
+Otherwise there is evidence, strongest first. The first that is present decides *which* conversation, unless a weaker one
+matches more:
 
  a. a marker of ours in the history;
  b. the id of a call that we issued;
@@ -9,12 +15,11 @@ Evidence, strongest first. The first that is present decides *which* conversatio
  e. without any answer of ours: the one conversation that began with the same text, if its first turn is not settled;
  f. otherwise nothing: a new conversation.
 
-A *tie*: several conversations share the longest prefix. First, a retry belongs to the conversation whose last request it
-repeats, with proof. Otherwise the candidates are the conversations that end exactly there; one that has gone on is none. If
-all candidates are provably equal, each is right, and the one that was used last continues: from then on it differs. They are
-equal if their agents have only said text, all of it answers that are complete, after the same context. If one candidate is
-not, or is not in memory, the tie identifies no conversation. A conversation in which the same request is under way has
-gone on: a second request at the same moment goes to another candidate, if there is one.
+A *tie*: several conversations share the longest prefix. The candidates are the conversations that end exactly there; one
+that has gone on is none. If all candidates are provably equal, each is right, and the one that was used last continues: from
+then on it differs. They are equal if their agents have only said text, all of it answers that are complete, after the same
+context. If one candidate is not, or is not in memory, the tie identifies no conversation. A conversation in which the same
+request is under way has gone on: a second request at the same moment goes to another candidate, if there is one.
 
 *How far* the request follows that conversation is the last place that its history and our record have in common. If
 the record ends there, the request continues the conversation. Otherwise it goes back, and there are four cases: its
@@ -22,7 +27,8 @@ history ends there (the same request again, or a request for another answer); it
 was cut; it leaves out the rest of a turn that was never settled (the user refused it, and wrote something else); or it
 differs (the history was edited: a fork).
 
-*The same request again* is a retry, which gets the same reply, or a wish for another answer, which is a fork. In this order:
+*The same request again* is a retry, which gets the same reply, or a wish for another answer, which is a fork. If it was
+asked in the conversation and in forks of it, the one that was used last counts. In this order:
 
  1. both have an idempotency key: equal keys are a retry, different keys are not;
  2. the client says that it repeats the request, or the reply is still under way: a retry;
@@ -42,7 +48,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal, TypeAlias
 
 import msgspec
@@ -55,6 +61,7 @@ from dragoman.conversations.history import (
     NormalPrompt,
     NormalResult,
     common_prefix,
+    is_answer,
     is_prompt,
     is_result,
     item_key,
@@ -152,7 +159,7 @@ def identify(request: Request, history: NormalHistory, known: Knowledge) -> Iden
 
 
 class _Identification:
-    __slots__ = ("_foreign", "_history", "_known", "_request", "_request_key", "_unknown")
+    __slots__ = ("_asked", "_foreign", "_history", "_known", "_request", "_request_key", "_unknown")
 
     def __init__(self, request: Request, history: NormalHistory, known: Knowledge) -> None:
         self._request = request
@@ -160,6 +167,8 @@ class _Identification:
         self._history = history
         self._foreign: list[str] = []
         self._request_key: RequestKey | None = None
+        # The record whose last request this one repeats.
+        self._asked: ConversationRecord | None = None
         # Calls that the request has results for, but that neither its history nor the conversation contains.
         self._unknown: frozenset[str] = frozenset()
 
@@ -173,7 +182,7 @@ class _Identification:
             )
         if self._request.options.model_options.get(SIDE_REQUEST_OPTION) is True:
             return self._found("aside", None, "its front end says that it is a side request")
-        join = self._joined()
+        join = self._repeated() or self._joined()
         self._set_aside_unknown_results(join)
         if join is None:
             return self._summarised() or self._found("fresh", None, "nothing in it is known")
@@ -210,6 +219,55 @@ class _Identification:
         self._foreign += [call_id for call_id in unknown if call_id not in self._foreign]
 
     # Which conversation.
+
+    def _repeated(self) -> _Join | None:
+        """Find the record whose last request this one repeats, with proof. Without proof, it is noted for `_goes_back`."""
+        known, history = self._known, self._history
+        asked = [
+            record
+            for record in known.records.asked(known.scope, known.consumer_id, history)
+            if (last := record.last) is not None
+            and self._key.asks_the_same_as(last.request_key)
+            and self._has_same_key(last) is not False
+        ]
+        self._asked = newest = max(asked, key=_last_used, default=None)
+        proved = [record for record in asked if self._is_proved(record, is_newest=record is newest)]
+        if not proved:
+            return None
+        self._asked = max(proved, key=self._likelihood)
+        named = self._by_our_names()
+        return self._whole(self._asked, named.evidence if named is not None else self._evidence(history.keys))
+
+    def _is_proved(self, record: ConversationRecord, *, is_newest: bool) -> bool:
+        """Whether the request repeats that of the record: by its key, by its client's word, or after a lost reply.
+
+        A lost reply proves nothing about a first request: another chat may begin with the same words. The client's word about
+        a reply that has arrived may be that of an equal chat.
+        """
+        last = record.replies[-1]
+        if self._has_same_key(last):
+            return True
+        if self._says_retry:
+            return _may_be_missed(last) or (
+                is_newest and (not last.is_delivered or self._known.consumer_id is not None)
+            )
+        is_lost = last.is_delivered is False and last.status == "complete"
+        return is_lost and any(map(is_answer, self._history.keys))
+
+    def _likelihood(self, record: ConversationRecord) -> tuple[bool, bool, float]:
+        last = record.replies[-1]
+        return self._has_same_key(last) is True, _may_be_missed(last), _last_used(record)
+
+    def _whole(self, record: ConversationRecord, evidence: Evidence) -> _Join:
+        """The request, all of it, meets the record where its last request ended."""
+        size = len(self._history.keys)
+        return _met(record, record.reply_before(size), size, size, evidence)
+
+    def _evidence(self, shared: Sequence[bytes]) -> Evidence:
+        """What these items, shared with a record, are evidence of."""
+        if self._known.consumer_id is not None:
+            return "consumer_id"
+        return "prefix" if any(map(is_answer, shared)) else "first_turn"
 
     def _joined(self) -> _Join | None:
         """Find the record by our names, unless another record of ours matches more answers.
@@ -287,16 +345,14 @@ class _Identification:
             return None
         first, *others = sharing
         reply = first.reply_before(length)
-        evidence: Evidence = "prefix" if known.consumer_id is None else "consumer_id"
+        evidence = self._evidence(self._history.keys[:length])
         if others or (evidence == "prefix" and self._is_under_way(first, length)):
             join = self._of_tie(length, reply, evidence)
             if join is not None or others:
                 return join
-        if reply is None and evidence == "prefix":
-            # The common prefix has no answer of ours: only the user's text matches, so the request must continue it.
-            if length == len(self._history.items) and not self._is_proved_retry(first):
-                return None
-            evidence = "first_turn"
+        if evidence == "first_turn" and length == len(self._history.items):
+            # Only the user's text matches, so the request must continue it.
+            return None
         return _met(first, reply, length, length, evidence)
 
     def _is_under_way(self, record: ConversationRecord, length: int) -> bool:
@@ -311,17 +367,11 @@ class _Identification:
     def _of_tie(self, length: int, reply: ReplyRecord | None, evidence: Evidence) -> _Join | None:
         """Choose among conversations that are equal so far, as the head of this module says."""
         known = self._known
-        tied, are_all = known.records.tied(known.scope, known.consumer_id, self._history, length)
-        repeated = [record for record in tied if self._is_proved_retry(record)]
-        if repeated:
-            record = max(repeated, key=_last_used)
-            return _met(record, record.reply_before(length), length, length, evidence)
-        if reply is None:
+        # Where the turn that the request would begin is under way: others may still be where it begins.
+        length = self._last_answer(length) if reply is None else reply.ends
+        if not length:
             return None
-        if reply.ends < length:
-            # The turn that the request would begin is under way in these: others may still be where it begins.
-            length = reply.ends
-            tied, are_all = known.records.tied(known.scope, known.consumer_id, self._history, length)
+        tied, are_all = known.records.tied(known.scope, known.consumer_id, self._history, length)
         candidates = [
             record
             for record in tied
@@ -337,21 +387,9 @@ class _Identification:
         asked = None if record.last is None else record.last.request_key
         return None if asked is None else asked.context == self._key.context
 
-    def _is_proved_retry(self, record: ConversationRecord) -> bool:
-        """Whether the request repeats the last one of the record: by its key, by its client's word, or after a lost reply.
-
-        A lost reply proves nothing about a first request: another chat may begin with the same words.
-        """
-        last = record.last
-        if last is None or last.starts != len(self._history.items):
-            return False
-        if not self._key.asks_the_same_as(last.request_key):
-            return False
-        has_same_key = self._has_same_key(last)
-        if has_same_key is not None:
-            return has_same_key
-        is_lost = last.is_delivered is False and last.status == "complete" and len(record.replies) > 1
-        return is_lost or (self._says_retry and not last.is_delivered)
+    def _last_answer(self, length: int) -> int:
+        """How many of the first items of the history end with an answer."""
+        return next((place for place in range(length, 0, -1) if is_answer(self._history.keys[place - 1])), 0)
 
     def _followed(self, join: _Join | None) -> _Join | None:
         """Extend a join to the last item that both share. Results are skipped: one may be late, repeated or lost."""
@@ -412,15 +450,16 @@ class _Identification:
         """Classify a request that joins before our last reply."""
         record, last = join.record, join.record.replies[-1]
         beyond = self._history.items[join.matched :]
-        if join.ours == last.starts:
-            if not beyond:
-                if self._is_retry(join, last):
-                    return self._found("retry", join, "the same request again")
-                return self._found("fork", join, "another answer is wanted")
-            if _echoes(beyond[0], record):
-                matched = join.matched + 1
-                met = (*join.met, (last.number, matched))
-                return self._goes_on(replace(join, reply=last, matched=matched, ours=last.ends, met=met))
+        is_same = join.ours == last.starts and not beyond
+        again = join if self._asked is None else self._whole(self._asked, join.evidence)
+        if (is_same or again is not join) and self._is_retry(again):
+            return self._found("retry", again, "the same request again")
+        if is_same:
+            return self._found("fork", join, "another answer is wanted")
+        if join.ours == last.starts and _echoes(beyond[0], record):
+            matched = join.matched + 1
+            met = (*join.met, (last.number, matched))
+            return self._goes_on(replace(join, reply=last, matched=matched, ours=last.ends, met=met))
         if (
             _may_be_left_out(record, join.ours)
             and beyond
@@ -432,9 +471,9 @@ class _Identification:
             return self._found("fresh", None, "it begins like another conversation and goes on differently")
         return self._found("fork", join, "the history was changed")
 
-    def _is_retry(self, join: _Join, last: ReplyRecord) -> bool:
+    def _is_retry(self, join: _Join) -> bool:
         """Whether this is the request of the last reply again, and not a wish for another answer."""
-        known = self._known
+        known, last = self._known, join.record.replies[-1]
         is_named = join.evidence in ("marker", "call_id", "consumer_id")
         if not is_named and not self._key.asks_the_same_as(last.request_key):
             return False
@@ -584,6 +623,11 @@ class _Identification:
                 if name is not None and name.conversation == record.id:
                     places[name.response] = self._history.counts[place]
         return places
+
+
+def _may_be_missed(reply: ReplyRecord) -> bool:
+    """Whether its consumer may wait for this reply. One that was cut is no answer."""
+    return not reply.is_delivered and reply.status != "cut"
 
 
 def _last_used(record: ConversationRecord) -> float:

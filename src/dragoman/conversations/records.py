@@ -4,9 +4,9 @@ A record is a timeline: the keys of the history's items, the replies we gave, th
 of the consumer's last request: it has them. *Provisional* is our reply since then. A request that continues after the
 provisional item commits it; one that continues after the committed items means that the consumer discarded our reply.
 
-`Records` finds a record by what a request may contain: an id, a call, a prefix. The time of a look-up does not grow
-with the number of conversations. A record may be *away*: then only its index entries are in memory, and a look-up that
-needs the record raises `RecordNotLoaded`, so that the caller loads it.
+`Records` finds a record by what a request may contain: an id, a call, a prefix, or all of the record's last request. The
+time of a look-up does not grow with the number of conversations. A record may be *away*: then only its index entries are
+in memory, and a look-up that needs the record raises `RecordNotLoaded`, so that the caller loads it.
 """
 
 from __future__ import annotations
@@ -47,6 +47,8 @@ class Scope(msgspec.Struct, frozen=True):
     model: str
     workspace: tuple[str, ...] = ()
     connection: str = ""
+    # The client behind the connection, if that is another server.
+    client: str = ""
 
 
 class RequestKey(msgspec.Struct, frozen=True):
@@ -186,11 +188,13 @@ class _Trace:
 
     shelf: _Shelf
     places: frozenset[int]
+    # The history of its last request, while that may be repeated.
+    request: int | None
 
 
 @dataclass(slots=True)
 class Records:
-    """All records, with indexes by id, consumer id and prefix.
+    """All records, with indexes by id, consumer id, prefix and last request.
 
     Every look-up raises `RecordNotLoaded` when it needs a record that is not in memory.
     """
@@ -200,6 +204,7 @@ class Records:
     _records: dict[str, ConversationRecord] = field(default_factory=dict)
     _traces: dict[str, _Trace] = field(default_factory=dict)
     _prefixes: PrefixIndex = field(default_factory=PrefixIndex)
+    _requests: PrefixIndex = field(default_factory=PrefixIndex)
     _consumer_ids: dict[_Shelf, set[str]] = field(default_factory=dict)
 
     def __len__(self) -> int:
@@ -215,7 +220,7 @@ class Records:
 
     def put(self, record: ConversationRecord) -> None:
         self.version += 1
-        self._move(record.id, _Trace(_shelf(record), _places(record)))
+        self._move(record.id, _Trace(_shelf(record), _places(record), _request(record)))
         self._records[record.id] = record
 
     def put_away(self, conversation: str) -> None:
@@ -265,6 +270,19 @@ class Records:
         sharing = tuple(record for record in here if record.keys[:length] == history.keys[:length])
         return sharing, len(here) == len(found)
 
+    def asked(
+        self, scope: Scope, consumer_id: str | None, history: NormalHistory
+    ) -> tuple[ConversationRecord, ...]:
+        """The records with this consumer id whose last request, which may be repeated, had exactly this history.
+
+        If there are too many to compare, none is returned.
+        """
+        found = self._requests.on((scope, consumer_id)).get(history.links[-1], frozenset())
+        if len(found) > _MOST_TIED:
+            return ()
+        size = len(history.keys)
+        return tuple(record for record in map(self._here, found) if record.keys[:size] == history.keys)
+
     def _here(self, conversation: str) -> ConversationRecord:
         record = self._records.get(conversation)
         if record is None:
@@ -281,10 +299,14 @@ class Records:
         if before is not None:
             for link in old:
                 self._prefixes.remove(before.shelf, link, conversation)
+            if before.request is not None:
+                self._requests.remove(before.shelf, before.request, conversation)
             self._forget_consumer_id(before.shelf, conversation)
         if to is not None:
             for link in new:
                 self._prefixes.add(to.shelf, link, conversation)
+            if to.request is not None:
+                self._requests.add(to.shelf, to.request, conversation)
             if to.shelf[1] is not None:
                 self._consumer_ids.setdefault(to.shelf, set()).add(conversation)
             self._traces[conversation] = to
@@ -311,3 +333,12 @@ def _places(record: ConversationRecord) -> frozenset[int]:
     if record.is_unsettled:
         ends.add(record.opening)
     return frozenset(record.links[end - 1] for end in ends if end)
+
+
+def _request(record: ConversationRecord) -> int | None:
+    """The link of the history that the last request had, if that request is known.
+
+    A fork has no reply of its own where it begins, so no place of its record leads a repeated request to it.
+    """
+    last = record.last
+    return record.links[last.starts - 1] if last and last.starts and last.request_key is not None else None

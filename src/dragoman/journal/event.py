@@ -35,6 +35,10 @@ class JournalStarted(JournalEvent, frozen=True):
     parent: str | None = None
     # Content: the first words of it, for a list.
     title: str = ""
+    # The client behind the connection, if that is another server, as it names it.
+    client: str = ""
+    # The program behind the front end, by its own name.
+    program: str = ""
 
 
 class ContentDeleted(JournalEvent, frozen=True):

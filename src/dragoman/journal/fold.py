@@ -128,7 +128,7 @@ class ConversationFold:
             case ConversationImported():
                 self._import(event)
             case JournalStarted():
-                scope = Scope(event.model, event.workspace, event.connection)
+                scope = Scope(event.model, event.workspace, event.connection, event.client)
                 self._record = replace(self._record, scope=scope, consumer_id=event.consumer_id)
                 self._is_plain = True
             case ThinkingSaid() | StepTaken() | PlanMade() | PermissionRequested():

@@ -125,6 +125,9 @@ class TextPart(_Part, frozen=True, tag="text", gc=False):
 class NoticePart(TextPart, frozen=True, tag="text", gc=False):
     """Markdown that we compose. A consumer that renders no Markdown gets it without the marks (`gfm.plain`)."""
 
+    # False: other events of the journal say the same.
+    is_recorded: bool = True
+
 
 class ThinkingPart(_Part, frozen=True, tag="thinking"):
     """What a model thinks before it answers."""
@@ -259,6 +262,8 @@ class ActivityNote(ActivityPart, frozen=True, tag="activity"):
 
     # Markdown, for consumers that have no activities. They get it as thinking.
     text: str = ""
+    # False: other events of the journal say the same.
+    is_recorded: bool = True
 
     @property
     def activity(self) -> ActivityPart:

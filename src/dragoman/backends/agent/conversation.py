@@ -126,6 +126,13 @@ _DETACHED = (
     "The agent still waits for a decision at {address}. This answer ends here. When a person has decided, "
     "send another message: the next answer begins with the rest of this one. (Conversation `{id}`)"
 )
+# The same for a reply that fails, because its request requires a form or a call. It leaves no answer in the history.
+_DETACHED_UNMET = (
+    "The agent still waits for a decision at {address}, and this answer ends here. When a person has decided, send the same "
+    'messages and one more, for example "Go on.": the answer to that has what the request requires. Before the decision, '
+    "another message ends the question. The same request again does not continue this one. To wait for the decision, use a "
+    "stream, or a stored response of /v1/responses. (Conversation `{id}`)"
+)
 _STOPPED = "Stopped at the console."
 _MIXED = "{name} mixed words of earlier turns into this answer."
 _DETACH_AGAIN_SECONDS = 1.0
@@ -441,15 +448,15 @@ class Conversation:
         self.permission_requests.program = consumer.program
         self.permission_requests.sees_paths = consumer.sees_paths
         self.permission_requests.response_id = consumer.response_id
+        self.permission_requests.is_live = consumer.is_live
         self._hold_seconds = consumer.hold_seconds
         self._is_over_http = consumer.name == "http"
         self._is_one_shot = request.options.model_options.get(ONE_SHOT_OPTION) is True
         journal = self.journal
         journal.store_content(stores=request.options.model_options.get(STORE_OPTION) is not False)
         if journal.record.last is None:
-            journal.start(
-                self._consumer_id, title_of(found), consumer.session if consumer.name == "terminal" else None
-            )
+            parent = consumer.session if consumer.name == "terminal" else None
+            journal.start(self._consumer_id, title_of(found), parent, consumer.program)
         number = journal.request(found, request_key, goes_on=found.kind in ("results", "results_and_prompt"))
         journal.settle_orphans(
             (call.call_id for call in self._state.pending),
@@ -667,7 +674,8 @@ class Conversation:
             if left <= 0:
                 address = self._shared.permissions.inbox.address
                 # The id tells two conversations apart that are equal so far.
-                text = notice_part(_DETACHED.format(address=address, id=self.id))
+                words = _DETACHED if reply.demand is None else _DETACHED_UNMET
+                text = notice_part(words.format(address=address, id=self.id))
                 self.dispatch(ReplyDetached(reply.number, (text,)))
             # It is ignored while the agent has not acknowledged what it was sent.
             await clock.sleep(max(left, _DETACH_AGAIN_SECONDS))

@@ -173,7 +173,7 @@ class AgentModel:
 
     def _scope(self, request: Request) -> Scope:
         folders = request.consumer.workspace_folders or (str(self._settings.cwd),)
-        return Scope(self._info.id, folders, request.consumer.connection)
+        return Scope(self._info.id, folders, request.consumer.connection, request.consumer.client)
 
     async def _respond_aside(
         self, request: Request, scope: Scope, sink: Sink, token: CancellationToken

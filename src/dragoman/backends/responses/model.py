@@ -220,7 +220,9 @@ class EndpointModel:
         answer = exchange.answer
         was_announced = False
         events_of = self._upstream.events(
-            exchange.body, headers_for(exchange.request), lambda headers: self._begun(exchange, headers, sink)
+            exchange.body,
+            headers_for(exchange.request, self._settings.secret),
+            lambda headers: self._begun(exchange, headers, sink),
         )
         async with aclosing(events_of) as events:
             async for event in events:

@@ -38,14 +38,23 @@ _MARKED = re.compile(r"msg_\d+_([A-Za-z0-9_-]+)")
 _CONVERSATION = re.compile(r"([\w-]+); evidence=([\w-]+); kind=([\w-]+)", re.ASCII)
 
 
-def headers_for(request: Request) -> dict[str, str]:
-    """The headers that ask a server of ours for what the consumer takes. Other servers ignore them."""
-    features, options = request.consumer.features, request.options.model_options
+def headers_for(request: Request, secret: bytes) -> dict[str, str]:
+    """The headers that ask a server of ours for what the consumer takes. Other servers ignore them.
+
+    The next server sees one client, and must separate ours as we do. So each has a pseudonym, a hash with our secret.
+    """
+    consumer, options = request.consumer, request.options.model_options
+    features = consumer.features
     headers = {
+        "x-dragoman-client": _pseudonym(consumer, secret),
         # Every file comes with its bytes: an address of that server need not be one for the consumer.
         "x-dragoman-files": "data",
         "x-dragoman-markdown": "true" if features.markdown else "false",
     }
+    if not consumer.sees_paths:
+        headers["x-dragoman-paths"] = "hidden"
+    if consumer.hold_seconds is not None:
+        headers["x-dragoman-hold"] = f"{consumer.hold_seconds:g}"
     if features.approvals:
         headers["x-dragoman-approvals"] = "items"
     if features.activity:
@@ -57,7 +66,7 @@ def headers_for(request: Request) -> dict[str, str]:
     if options.get(RETRY_OPTION) is True:
         headers["x-stainless-retry-count"] = "1"
     if isinstance(key := options.get(IDEMPOTENCY_OPTION), str):
-        headers["idempotency-key"] = _key_of(request.consumer, key)
+        headers["idempotency-key"] = _pseudonym(consumer, secret, key)
     if isinstance(name := options.get("_conversationId"), str) and name.isascii() and _is_header(name):
         headers["x-conversation-id"] = name
     if isinstance(folder := options.get(WORKSPACE_OPTION), str) and _is_header(folder):
@@ -65,10 +74,10 @@ def headers_for(request: Request) -> dict[str, str]:
     return headers
 
 
-def _key_of(consumer: Consumer, key: str) -> str:
-    """The name of a request for the next server, which cannot tell our consumers apart: each has names of its own."""
-    named = f"{consumer.connection}\0{key}".encode("utf-8", "surrogatepass")
-    return blake2b(named, digest_size=16).hexdigest()
+def _pseudonym(consumer: Consumer, secret: bytes, *names: str) -> str:
+    """The name of a consumer for the next server, or of something that the consumer has a name for."""
+    named = "\0".join((consumer.connection, consumer.client, *names)).encode("utf-8", "surrogatepass")
+    return blake2b(named, digest_size=16, key=secret).hexdigest()
 
 
 def conversation_of(headers: Mapping[str, str], consumer: Consumer) -> DataPart | None:

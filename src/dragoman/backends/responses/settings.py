@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -10,6 +11,7 @@ from dragoman.lm import JsonObject
 __all__ = ["SILENCE_SECONDS", "EndpointSettings"]
 
 SILENCE_SECONDS = 120.0
+_SECRET_BYTES = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +29,8 @@ class EndpointSettings:
     options: JsonObject = field(default_factory=dict)
     # Without a single byte for so long, an answer has failed.
     silence: float = SILENCE_SECONDS
+    # What names our consumers to the endpoint, so that it learns nothing about them. By default until this process ends.
+    secret: bytes = field(default_factory=lambda: secrets.token_bytes(_SECRET_BYTES), repr=False)
 
     @property
     def url(self) -> str:

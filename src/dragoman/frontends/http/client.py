@@ -29,6 +29,12 @@ class HttpClient:
     connection: str
     # None: the server has no keys.
     key: ClientKey | None = None
+    # Which of its clients the request is from, if it is another server.
+    client: str = ""
+    # Passes on what it gets to a client that may not learn where the operator's files are.
+    hides_paths: bool = False
+    # How long its client waits while a person decides, if it says so.
+    hold_seconds: float | None = None
     # Takes permission requests as items.
     approves_items: bool = False
     # Takes an agent's activities and plans as items, not as thinking.
@@ -76,4 +82,4 @@ class HttpClient:
     @property
     def sees_paths(self) -> bool:
         """Whether it may learn where the operator's files are. Without keys, the client is on this machine."""
-        return self.key is None or self.key.role == "admin"
+        return not self.hides_paths and (self.key is None or self.key.role == "admin")

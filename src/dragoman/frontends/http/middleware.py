@@ -18,6 +18,8 @@ from dragoman.frontends.http.errors import ApiError, unexpected
 from dragoman.frontends.http.file_links import FILES_PATH
 from dragoman.frontends.http.metrics import Metrics
 from dragoman.frontends.http.request_headers import (
+    client_behind,
+    hold_seconds,
     idempotency_key,
     is_repeated,
     is_switched_on,
@@ -62,6 +64,9 @@ def client_of(incoming: HTTPConnection) -> HttpClient:
     return HttpClient(
         WITHOUT_KEY if key is None else key.connection,
         key=key,
+        client=client_behind(headers),
+        hides_paths=is_switched_on(headers, "x-dragoman-paths"),
+        hold_seconds=hold_seconds(headers),
         approves_items=is_switched_on(headers, "x-dragoman-approvals"),
         takes_activity=is_switched_on(headers, "x-dragoman-activity"),
         is_aside=is_switched_on(headers, "x-dragoman-aside"),

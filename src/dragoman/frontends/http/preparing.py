@@ -87,6 +87,20 @@ class _Folders:
         return replace(self, is_shown=client.sees_paths or is_open)
 
 
+def _hold_seconds(
+    create: CreateRequest, client: HttpClient, console: ConsoleConfig, *, goes_on_alone: bool
+) -> float | None:
+    """How long the client waits while a person decides. Then the response ends, and the next one begins with the rest.
+
+    A stream stays open, and `holding` moves a stored response of an agent to the background. It cannot see that a person
+    decides at another server, so the response of an endpoint ends. A server in front of this one says how long its own
+    client waits.
+    """
+    if create.is_streamed or create.is_background or goes_on_alone:
+        return client.hold_seconds
+    return min(console.decide_seconds, client.hold_seconds or console.decide_seconds)
+
+
 class RequestPreparation:
     """Prepares requests for their models. `config_file` is the file that a client's operator changes."""
 
@@ -160,9 +174,15 @@ class RequestPreparation:
                 features=client.features,
                 program=client.program,
                 sees_paths=client.sees_paths,
-                # A stream stays open, and `holding` moves a stored response to the background.
-                hold_seconds=None if create.is_streamed or is_stored else console.decide_seconds,
-                response_id=response_id if is_stored else None,
+                hold_seconds=_hold_seconds(
+                    create, client, console, goes_on_alone=is_stored and not takes_options
+                ),
+                # A stream that is cut ends its turn, unless the response runs in the background.
+                response_id=response_id
+                if is_stored and (create.is_background or not create.is_streamed)
+                else None,
+                is_live=create.is_streamed,
+                client=client.client,
             ),
         )
         ignored = (

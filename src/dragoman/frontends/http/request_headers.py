@@ -11,7 +11,9 @@ from dragoman.visible import visible_line
 
 __all__ = [
     "SwitchHeader",
+    "client_behind",
     "conversation_hint",
+    "hold_seconds",
     "idempotency_key",
     "is_repeated",
     "is_switched_on",
@@ -28,6 +30,7 @@ SwitchHeader: TypeAlias = Literal[
     "x-dragoman-files",
     "x-dragoman-markdown",
     "x-dragoman-one-shot",
+    "x-dragoman-paths",
 ]
 
 _ON_OR_OFF = {"true": True, "1": True, "false": False, "0": False}
@@ -39,6 +42,7 @@ _VALUES: dict[SwitchHeader, dict[str, bool]] = {
     "x-dragoman-files": {"links": True, "items": False, "data": False},
     "x-dragoman-markdown": _ON_OR_OFF,
     "x-dragoman-one-shot": _ON_OR_OFF,
+    "x-dragoman-paths": {"hidden": True},
 }
 
 # The headers in which known clients name their conversation, with every request of it: Open WebUI; Codex, now and before;
@@ -61,7 +65,11 @@ _COMMENT = re.compile(r"\([^()]*\)?")
 _PRODUCTS = 2
 _LONGEST_PROGRAM = 60
 _OURS = "x-dragoman-"
-_KNOWN = frozenset({*_VALUES, "x-dragoman-workspace"})
+_CLIENT = "x-dragoman-client"
+_HOLD = "x-dragoman-hold"
+_KNOWN = frozenset({*_VALUES, _CLIENT, _HOLD, "x-dragoman-workspace"})
+_CLIENT_NAME = re.compile(r"[0-9A-Za-z_-]{1,64}")
+_SECONDS = re.compile(r"[0-9]{1,6}(\.[0-9]{1,6})?")
 
 
 def program_of(headers: Mapping[str, str]) -> str:
@@ -74,6 +82,32 @@ def conversation_hint(headers: Mapping[str, str]) -> str | None:
     """Return the id that a known client gives its conversation."""
     given = (headers.get(name, "").strip() for name in _CONVERSATION_HINTS)
     return next((hint for hint in given if 0 < len(hint) <= _LONGEST_HINT), None)
+
+
+def client_behind(headers: Mapping[str, str]) -> str:
+    """Return the name of the client that another server sends this request for. Raise `ApiError` if it is none."""
+    name = headers.get(_CLIENT, "").strip()
+    if name and _CLIENT_NAME.fullmatch(name) is None:
+        raise bad_request(
+            f"The header {_CLIENT} has 1 to 64 letters, digits, `-` or `_`. Send such a name, or leave the header out.",
+            param=_CLIENT,
+            code="invalid_header",
+        )
+    return name
+
+
+def hold_seconds(headers: Mapping[str, str]) -> float | None:
+    """Return how long the client waits while a person decides. Raise `ApiError` if that is no time."""
+    value = headers.get(_HOLD)
+    if value is None:
+        return None
+    if _SECONDS.fullmatch(value.strip()) is None:
+        raise bad_request(
+            f"The header {_HOLD} has a number of seconds, such as 55. Send one, or leave the header out.",
+            param=_HOLD,
+            code="invalid_header",
+        )
+    return float(value)
 
 
 def idempotency_key(headers: Mapping[str, str]) -> str | None:

@@ -20,11 +20,11 @@ from dragoman.frontends.terminal.prompt import Suggestion
 from dragoman.frontends.terminal.rule_views import explained_command, rule_list
 from dragoman.frontends.terminal.session import ChatSession
 from dragoman.frontends.terminal.steps import usage_in_words
-from dragoman.lm import LanguageModelError, UsagePart
+from dragoman.lm import LanguageModelError
 from dragoman.nearest import nearest
 from dragoman.permissions.approvals import Approval
-from dragoman.permissions.keys import covered
 from dragoman.store import StoreError
+from dragoman.tools.builtin.approval_words import approval_in_words
 from dragoman.tools.registry import RegistryError, ToolInfo
 from dragoman.visible import visible_line
 
@@ -35,6 +35,12 @@ _BOLD = Style(bold=True)
 _ERROR = Style(color="red")
 _ON = ("●", Style(color="green"))
 _OFF = ("○", _DIM)
+_MODE = Style(color="yellow")
+_ACCEPTING = (
+    "Edits in this folder are made without a question, and shown. You are still asked about commands, deletions, "
+    "sensitive files and all that a rule asks about. /accept-edits off, or Shift-Tab, ends it; so does /new."
+)
+_LONGEST_NUMBER = 3
 
 
 class Leave(Exception):
@@ -68,11 +74,18 @@ class _Command:
 
 
 class Commands:
-    """`toggle_thinking` says whether thinking is shown in full from now on."""
+    """`toggle_thinking` says whether thinking is shown in full from now on; `folded` has what was shown in part."""
 
-    def __init__(self, session: ChatSession, *, toggle_thinking: Callable[[], bool]) -> None:
+    def __init__(
+        self,
+        session: ChatSession,
+        *,
+        toggle_thinking: Callable[[], bool],
+        folded: Callable[[int], RenderableType | None] = lambda _which: None,
+    ) -> None:
         self._session = session
         self._toggle_thinking = toggle_thinking
+        self._folded = folded
         self._all = {
             "model": _Command(
                 "[NAME]", "list the models, or go on with another", self._model, self._complete_model
@@ -86,6 +99,12 @@ class Commands:
                 self._approvals,
                 self._complete_approvals,
             ),
+            "accept-edits": _Command(
+                "[on|off]",
+                "make edits in this folder without a question, or ask again",
+                self._accept_edits,
+                lambda words: () if words else [("on", "make edits here"), ("off", "ask about each")],
+            ),
             "policy": _Command(
                 "[explain COMMAND]",
                 "the rules that decide before you are asked",
@@ -94,6 +113,7 @@ class Commands:
                 takes_text=True,
             ),
             "thinking": _Command("", "show thinking in full, or folded", self._thinking),
+            "last": _Command("[N]", "all of an output or a change that was shown in part", self._last),
             "usage": _Command("", "how full the context is, and what it took", self._usage),
             "new": _Command("", "start a new conversation", self._new),
             "resume": _Command("[ID]", "go on with an earlier chat of this folder", self._resume),
@@ -196,20 +216,10 @@ class Commands:
         approvals = self._session.approvals
         match words:
             case []:
-                rows = [
-                    (
-                        Text(approval.id, _BOLD),
-                        Text(visible_line(approval.tool)),
-                        Text(self._reach(approval)),
-                        Text(visible_line(covered(approval.key)), _DIM),
-                    )
-                    for approval in approvals.list()
-                ]
-                return (
-                    _table(rows)
-                    if rows
-                    else note("○", "Nothing is approved: every tool that changes something asks.")
-                )
+                granted = approvals.list()
+                if not granted:
+                    return note("○", "Nothing is approved: every tool that changes something asks.")
+                return _table((Text(each.id, _BOLD), self._approval(each)) for each in granted)
             case ["revoke", id_]:
                 if not approvals.revoke(id_):
                     raise _Misuse(f'There is no approval "{visible_line(id_)}". /approvals lists them.')
@@ -220,12 +230,19 @@ class Commands:
             case _:
                 raise _Misuse("Type /approvals, /approvals revoke ID or /approvals reset.")
 
+    def _approval(self, approval: Approval) -> Text:
+        """An approval as its question said it; below, for whom it is, where, and since when."""
+        words = approval_in_words(approval)
+        since = approval.granted_at.astimezone().strftime("%Y-%m-%d %H:%M")
+        text = Text(visible_line(words.what), overflow="fold")
+        return text.append(f"\n{visible_line(words.agent)} · {self._reach(approval)} · {since}", _DIM)
+
     def _reach(self, approval: Approval) -> str:
         """The scope of an approval: the list also has those for other folders."""
         here = [str(folder.resolve()) for folder in self._session.workspace[:1]]
         match approval.level:
             case "always":
-                return "everywhere"
+                return "always"
             case "workspace" if approval.workspace not in here:
                 return f"in {visible_line(place(approval.workspace or ''))}"
             case level:
@@ -236,7 +253,10 @@ class Commands:
             case []:
                 return [("revoke", "take one back"), ("reset", "take all back")]
             case ["revoke"]:
-                return [(approval.id, approval.tool) for approval in self._session.approvals.list()]
+                return [
+                    (each.id, visible_line(approval_in_words(each).what))
+                    for each in self._session.approvals.list()
+                ]
             case _:
                 return ()
 
@@ -257,10 +277,32 @@ class Commands:
         _no_words(words, "/thinking")
         return note("✻", "Thinking is shown in full." if self._toggle_thinking() else "Thinking is folded.")
 
+    def _accept_edits(self, words: list[str]) -> RenderableType:
+        match words:
+            case []:
+                pass
+            case ["on" | "off" as wanted]:
+                self._session.accept_edits(on=wanted == "on")
+            case _:
+                raise _Misuse("Type /accept-edits on or /accept-edits off.")
+        if not self._session.accepts_edits:
+            return note("○", "You are asked about every edit. /accept-edits on, or Shift-Tab, changes that.")
+        return note("●", _ACCEPTING, _MODE)
+
+    def _last(self, words: list[str]) -> RenderableType:
+        match words:
+            case []:
+                which = 1
+            case [number] if number.isascii() and number.isdigit() and len(number) <= _LONGEST_NUMBER:
+                which = int(number)
+            case _:
+                raise _Misuse("Type /last, or /last 2 for the one before.")
+        shown = self._folded(which)
+        return shown if shown is not None else note("○", "Nothing was shown in part so far.")
+
     def _usage(self, words: list[str]) -> RenderableType:
         _no_words(words, "/usage")
-        said = (part for message in reversed(self._session.messages) for part in message.content)
-        usage = next((part for part in said if isinstance(part, UsagePart)), None)
+        usage = self._session.usage
         known = usage_in_words(usage) if usage is not None else ""
         return note("●", f"{known[:1].upper()}{known[1:]}." if known else "The model has not said.")
 
@@ -290,6 +332,7 @@ class Commands:
         ]
         keys = [
             (Text("Enter", _BOLD), Text(), Text("send; Alt-Enter begins a new line", _DIM)),
+            (Text("Shift-Tab", _BOLD), Text(), Text("accept edits in this folder, or ask again", _DIM)),
             (Text("Ctrl-C", _BOLD), Text(), Text("stop the answer; twice: leave", _DIM)),
             (Text("#name", _BOLD), Text(), Text("offer a tool by name; Tab completes", _DIM)),
         ]

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from prompt_toolkit.output import create_output
-from rich.console import Console, RenderableType
+from rich.console import RenderableType
 from rich.rule import Rule
 from rich.style import Style
 from rich.text import Text
@@ -31,8 +32,9 @@ from dragoman.frontends.terminal.plain import PlainTranscript
 from dragoman.frontends.terminal.prompt import PromptInterrupted, PromptLine
 from dragoman.frontends.terminal.replay import replay
 from dragoman.frontends.terminal.rule_making import RuleMaker
-from dragoman.frontends.terminal.screen import Screen
+from dragoman.frontends.terminal.screen import Screen, TerminalConsole
 from dragoman.frontends.terminal.session import ChatSession
+from dragoman.frontends.terminal.status import StatusPart, status_parts
 from dragoman.frontends.terminal.stored_chats import (
     LAST_TIME,
     CannotResume,
@@ -130,17 +132,23 @@ async def interactive(
     said: StoredChat | None = None,
 ) -> int:
     """A chat with the user at the terminal. It begins with what was said before."""
-    screen = Screen(Console(file=sys.stdout))
+    screen = Screen(TerminalConsole(file=sys.stdout))
     transcript = _transcript(session, screen, clock)
-    commands = Commands(session, toggle_thinking=transcript.toggle_thinking)
+    commands = Commands(session, toggle_thinking=transcript.toggle_thinking, folded=transcript.folded.whole)
     interrupts = Interrupts(clock)
     turns = Turns(session, interrupts)
     line = PromptLine(
-        screen, interrupts, state_dir=state_dir, suggest=commands.suggest, toolbar=lambda: _toolbar(session)
+        screen,
+        interrupts,
+        state_dir=state_dir,
+        suggest=commands.suggest,
+        toolbar=partial(_toolbar, session),
+        switch_mode=lambda: session.accept_edits(on=not session.accepts_edits),
     )
     # Where nothing is kept, no rule is either.
     rules = session.rule_maker if state_dir is not None else None
-    asker = _asker(screen, transcript, clock, line, turns, rules)
+    accept_edits = partial(session.accept_edits, on=True)
+    asker = _asker(screen, transcript, clock, line, turns, rules, accept_edits)
 
     async def resume(wanted: str | None) -> None:
         await _resume(session, wanted, screen, transcript)
@@ -196,7 +204,7 @@ async def _once(session: ChatSession, prompt: str, clock: Clock) -> int:
     """One prompt: laid out where output is a terminal, else the bare text, with all else on standard error."""
     is_laid_out = sys.stdout.isatty()
     file = sys.stdout if is_laid_out else sys.stderr
-    screen = Screen(Console(file=file))
+    screen = Screen(TerminalConsole(file=file))
     transcript = _transcript(session, screen, clock, alone=True)
     interrupts = Interrupts(clock)
     turns = Turns(session, interrupts)
@@ -219,7 +227,7 @@ def _transcript(session: ChatSession, screen: Screen, clock: Clock, *, alone: bo
     return Transcript(
         screen,
         clock,
-        model=lambda: session.model.info.name,
+        model=partial(_waited_for, session),
         pictures=protocol_of(os.environ),
         alone=alone,
     )
@@ -232,6 +240,7 @@ def _asker(
     line: PromptLine,
     turns: Turns,
     rules: RuleMaker | None = None,
+    accept_edits: Callable[[], None] | None = None,
 ) -> Asker:
     return Asker(
         screen,
@@ -241,12 +250,24 @@ def _asker(
         read_reason=line.read_reason,
         interrupt=turns.interrupt,
         rules=rules,
+        accept_edits=accept_edits,
     )
 
 
-def _toolbar(session: ChatSession) -> tuple[str, str]:
+def _toolbar(session: ChatSession, width: int) -> Sequence[StatusPart]:
     shown = ", ".join(map(place, session.workspace)) or "no workspace"
-    return visible_line(session.model.info.name), f"{visible_line(shown)} · /help"
+    return status_parts(
+        width,
+        model=visible_line(session.model.info.name),
+        folder=visible_line(shown),
+        usage=session.usage,
+        accepts_edits=session.accepts_edits,
+    )
+
+
+def _waited_for(session: ChatSession) -> str:
+    mode = " · accepting edits" if session.accepts_edits else ""
+    return f"{session.model.info.name}{mode}"
 
 
 def _greeting(session: ChatSession) -> RenderableType:

@@ -22,6 +22,7 @@ __all__ = [
     "ESCAPE",
     "INTERRUPT",
     "SHOW",
+    "SWITCH_MODE",
     "KeySource",
     "TerminalKeys",
     "keep_typed_ahead",
@@ -30,6 +31,8 @@ __all__ = [
 
 ESCAPE = "escape"
 INTERRUPT = "c-c"
+# Shift-Tab.
+SWITCH_MODE = "s-tab"
 # Several keys at once: a paste, or fast typing. Neither is an answer to a question.
 BURST = "burst"
 # The terminal is gone.

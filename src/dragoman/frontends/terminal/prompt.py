@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+import sys
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from prompt_toolkit import PromptSession
 from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
-from prompt_toolkit.filters import Condition, to_filter
+from prompt_toolkit.filters import Condition, has_completions, to_filter
 from prompt_toolkit.formatted_text import FormattedText
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 from prompt_toolkit.input import Input
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.output import Output
+from prompt_toolkit.output.plain_text import PlainTextOutput
 from prompt_toolkit.styles import Style
 
 from dragoman.frontends.terminal.interrupts import Interrupts
 from dragoman.frontends.terminal.keys import keep_typed_ahead
 from dragoman.frontends.terminal.screen import Screen
+from dragoman.frontends.terminal.status import StatusPart
 from dragoman.store import private_folder
 
 __all__ = ["CONTINUATION", "MARK", "REASON_MARK", "PromptInterrupted", "PromptLine", "Suggestion"]
@@ -37,9 +40,11 @@ _MENU_ROWS = 6
 _STYLE = Style.from_dict(
     {
         "mark": "ansicyan bold",
-        "question": "ansiyellow",
-        "bottom-toolbar": "noreverse ansibrightblack",
-        "bottom-toolbar.model": "ansicyan",
+        "question": "bold",
+        # Not bright black: in some palettes that is the background.
+        "bottom-toolbar": "noreverse dim",
+        "bottom-toolbar.model": "nodim ansicyan",
+        "bottom-toolbar.mode": "nodim reverse",
     }
 )
 
@@ -54,8 +59,8 @@ class PromptInterrupted(Exception):
 class PromptLine:
     """The input line for prompts and reasons.
 
-    `suggest` is given the text before the cursor, and answers with what its last word could become; `toolbar` is the
-    line below, a name and the rest.
+    `suggest` is given the text before the cursor, and answers with what its last word could become; `toolbar` has the
+    parts of the line below that fit into a width; `switch_mode` is what Shift-Tab does.
     """
 
     def __init__(
@@ -65,7 +70,8 @@ class PromptLine:
         *,
         state_dir: Path | None = None,
         suggest: Callable[[str], Iterable[Suggestion]] = lambda _before: (),
-        toolbar: Callable[[], tuple[str, str]] = lambda: ("", ""),
+        toolbar: Callable[[int], Sequence[StatusPart]] = lambda _width: (),
+        switch_mode: Callable[[], object] = lambda: None,
         source: Input | None = None,
         output: Output | None = None,
     ) -> None:
@@ -73,8 +79,12 @@ class PromptLine:
         self._interrupts = interrupts
         self._suggest = suggest
         self._toolbar = toolbar
+        self._switch_mode = switch_mode
         self._hint = ""
         self._was_read = False
+        if output is None and self._is_dumb:
+            # The library shows the cursor with a control sequence, which such a terminal prints.
+            output = PlainTextOutput(sys.stdout)
         self._session: PromptSession[str] = PromptSession(
             history=_history(state_dir),
             completer=_Completer(suggest),
@@ -109,9 +119,7 @@ class PromptLine:
             keep_typed_ahead(self._session.input)
         try:
             with self._screen.lend():
-                return await self._session.prompt_async(
-                    FormattedText([("class:mark", MARK)]), handle_sigint=False
-                )
+                return await self._session.prompt_async(self._mark(), handle_sigint=False)
         except EOFError:
             return None
 
@@ -126,6 +134,16 @@ class PromptLine:
             return None
         return text.strip() or None
 
+    @property
+    def _is_dumb(self) -> bool:
+        return self._screen.console.is_dumb_terminal
+
+    def _mark(self) -> FormattedText:
+        """The mark before what is typed. Without a status line, the mode stands before it."""
+        parts = self._toolbar(self._session.output.get_size().columns) if self._is_dumb else ()
+        mode = "".join(f"{part.text} " for part in parts if part.kind == "mode")
+        return FormattedText([("class:mark", f"{mode}{MARK}")])
+
     def _forget_hint(self, _buffer: Buffer) -> None:
         self._hint = ""
 
@@ -136,8 +154,11 @@ class PromptLine:
     def _bottom(self) -> FormattedText:
         if self._hint:
             return FormattedText([("class:bottom-toolbar", self._hint)])
-        name, rest = self._toolbar()
-        return FormattedText([("class:bottom-toolbar.model", name), ("class:bottom-toolbar", f" · {rest}")])
+        parts = self._toolbar(self._session.output.get_size().columns)
+        line: list[tuple[str, str]] = []
+        for part in parts:
+            line += [("class:bottom-toolbar", " · "), (f"class:bottom-toolbar.{part.kind}", part.text)]
+        return FormattedText(line[1:])
 
     def _bindings(self) -> KeyBindings:
         bindings = KeyBindings()
@@ -159,6 +180,13 @@ class PromptLine:
                 return
             event.current_buffer.reset()
             self._hint = "Ctrl-C again leaves"
+
+        # While completions are shown, it goes to the one before.
+        # A terminal that cannot draw a status line would not show the switch: there is a command for it.
+        @bindings.add("s-tab", filter=~has_completions & Condition(lambda: not self._is_dumb))
+        def switch_mode(event: KeyPressEvent) -> None:
+            self._switch_mode()
+            event.app.invalidate()
 
         @bindings.add("c-d")
         def leave(event: KeyPressEvent) -> None:

@@ -29,7 +29,15 @@ from dragoman.frontends.terminal.stored_chats import (
     release_chat,
 )
 from dragoman.journal.store import JournalInfo
-from dragoman.lm import CancellationToken, Consumer, LanguageModel, Message, ToolCallPart, user
+from dragoman.lm import (
+    CancellationToken,
+    Consumer,
+    LanguageModel,
+    Message,
+    ToolCallPart,
+    UsagePart,
+    user,
+)
 from dragoman.logs import Redaction
 from dragoman.loop.events import CallDecided, EndReason
 from dragoman.loop.history import close
@@ -58,7 +66,7 @@ _log = logging.getLogger(__name__)
 # All that serves an agent: some tenths of a second, the first time.
 _NEEDED_BY_AGENTS = "dragoman.backends.agent.model"
 # Who decides about an agent's action before the terminal gets a question.
-_WITHOUT_A_QUESTION: frozenset[By] = frozenset({"rule", "approval", "setting", "unasked", "limit"})
+_WITHOUT_A_QUESTION: frozenset[By] = frozenset({"rule", "approval", "setting", "mode", "unasked", "limit"})
 
 
 def context_keys(
@@ -98,6 +106,7 @@ def _report_unasked(hooks: Hooks, decision: Recorded) -> None:
     """Report what was decided about an action of an agent without a question. The loop reports the answers to questions."""
     if decision.by not in _WITHOUT_A_QUESTION or decision.allowed is None:
         return
+    from dragoman.permissions.edit_mode import change_of  # noqa: PLC0415 - agents only
     from dragoman.permissions.question import in_one_line  # noqa: PLC0415 - agents only
 
     action = decision.action
@@ -109,6 +118,7 @@ def _report_unasked(hooks: Hooks, decision: Recorded) -> None:
             decision.by,
             decision.why,
             action=action,
+            change=change_of(action) if decision.by == "mode" else "",
         )
     )
 
@@ -191,6 +201,21 @@ class ChatSession:
         """What decides about actions: rules, approvals and settings."""
         return self._models.permissions
 
+    @property
+    def accepts_edits(self) -> bool:
+        """Whether this chat accepts edits in its folder without a question."""
+        return self.permissions.edit_mode.is_on(self._id)
+
+    def accept_edits(self, *, on: bool) -> None:
+        """Switch the mode that accepts edits, for this chat only."""
+        self.permissions.edit_mode.switch(self._id, on=on)
+
+    @property
+    def usage(self) -> UsagePart | None:
+        """What the model has reported last of its usage; None if it has not since it was chosen."""
+        said = (part for message in reversed(self.messages[self._chosen_at :]) for part in message.content)
+        return next((part for part in said if isinstance(part, UsagePart)), None)
+
     def adopt(self, config: Config) -> None:
         """Go on with a changed configuration. Its rules count from the next action on."""
         self._config = config
@@ -199,6 +224,7 @@ class ChatSession:
     def use(self, model: str) -> None:
         """Go on with another model, which gets the whole history."""
         self._use(model)
+        self._chosen_at = len(self.messages)
         self._recorder.model(model)
 
     def _use(self, model: str) -> None:
@@ -281,6 +307,7 @@ class ChatSession:
         self.messages = close(chat.messages)
         self._recorder.messages(self.messages)
         if chosen != chat.model:
+            self._chosen_at = len(self.messages)
             self._recorder.model(chosen)
         await self._recorder.flush()
         return stored
@@ -316,6 +343,7 @@ class ChatSession:
 
     def _leave(self) -> None:
         self.approvals.end_session(self._id)
+        self.accept_edits(on=False)
         self._recorder.leave()
         self._left = self._recorder
 
@@ -324,6 +352,8 @@ class ChatSession:
         settings = self._config.tools
         self._id = id_
         self.messages = ()
+        # How many messages there were when the model was chosen.
+        self._chosen_at = 0
         self._recorder = ChatRecorder(self._models.journals, id_, recorded=recorded, sequence=sequence)
         self._runtime = ToolRuntime(
             self.registry,
@@ -335,6 +365,7 @@ class ChatSession:
             virtual_threshold=settings.virtual_threshold,
             rules=self.permissions.rules,
             own=self.permissions.own,
+            edit_mode=self.permissions.edit_mode,
         )
 
     def _opened(self, state_dir: Path) -> Database | None:
