@@ -42,6 +42,7 @@ from dragoman.lm import (
     ModelInfo,
     with_capability_tags,
 )
+from dragoman.lm.client_services import ClientRegistry
 from dragoman.lm.offering import OfferingModel
 from dragoman.logs import Redaction
 from dragoman.nearest import nearest
@@ -136,6 +137,8 @@ class SharedServices:
     # The store of what was learnt about agents.
     learnt: AgentStore | None = None
     memory: MemoryLimit | None = None
+    # The services of connected clients.
+    clients: ClientRegistry | None = None
 
 
 @runtime_checkable
@@ -211,6 +214,11 @@ class ModelSource(Protocol):
     @property
     def permissions(self) -> PermissionServices: ...
 
+    @property
+    def clients(self) -> ClientRegistry:
+        """Where a front end registers what its clients offer to agents."""
+        ...
+
     async def learn(self) -> None: ...
 
     def infos(self) -> tuple[ModelInfo, ...]: ...
@@ -264,6 +272,7 @@ class Models:
         open: then the caller closes it. Secrets in `redaction` are masked in journals.
         """
         self._redaction = redaction
+        self.clients = ClientRegistry()
         self._journals: Journals | None = None
         self._owns_database = database is None
         self._max_memory = max_memory
@@ -296,6 +305,7 @@ class Models:
                 self._ledger(),
                 self._agents(),
                 self._memory_limit(),
+                self.clients,
             )
             model = build_unguarded(self._config, model_id, shared)
             log_cautions(self._config, model_id)
@@ -509,7 +519,7 @@ def cautions_of(config: Config, model_id: str) -> tuple[str, ...]:
     from dragoman.backends.agent.profile.traits import cautions_for, traits_of  # noqa: PLC0415 - only agents need it
 
     traits = traits_of(model.agent, config.facts)
-    return cautions_for(traits, model.command or (), fs=model.fs, mode=model.mode)
+    return cautions_for(traits, model.command or (), fs=bool(model.fs), mode=model.mode)
 
 
 def log_cautions(config: Config, model_id: str) -> None:
@@ -615,6 +625,7 @@ def _agent(model_id: str, model: AcpModel, config: Config, shared: SharedService
         key=shared.key,
         observations=Observations(shared.learnt),
         offer=RememberedOffer(model_id, model.command, shared.learnt),
+        clients=shared.clients,
     )
 
 

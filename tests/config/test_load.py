@@ -144,6 +144,7 @@ def test_every_key_of_the_interface(tmp_path: Path) -> None:
         cwd=tmp_path,
         mode="default",
         options={"model": "opus", "fast": True, "effort": 3, "heat": 0.5},
+        fs=False,
     )
     assert config.models["gateway"] == ResponsesModel(
         base_url="http://127.0.0.1:8000/v1", model="some/model", api_key="$GATEWAY_KEY"

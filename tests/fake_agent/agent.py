@@ -85,6 +85,7 @@ class Session:
         self.again: list[Any] | None = None
         # What it was told in earlier turns, and has not told again.
         self.history: list[tuple[str, dict[str, Any]]] = []
+        self.terminal = ""
 
 
 class Agent:
@@ -422,6 +423,12 @@ class Agent:
         if then == "say":
             self.say(session, f"<{call['toolCallId']}: {outcome.get('optionId', outcome['outcome'])}>")
 
+    def do_put(self, _session: Session, path: str, text: str | None = None) -> None:
+        if text is None:
+            Path(path).unlink()
+        else:
+            Path(path).write_bytes(text.encode())
+
     async def do_read(self, session: Session, path: str, where: dict[str, int] | None = None) -> None:
         params = {"sessionId": session.name, "path": path, **(where or {})}
         await self.file(session, "fs/read_text_file", params)
@@ -429,6 +436,22 @@ class Agent:
     async def do_write(self, session: Session, path: str, content: str) -> None:
         params = {"sessionId": session.name, "path": path, "content": content}
         await self.file(session, "fs/write_text_file", params)
+
+    async def do_terminal(self, session: Session, params: dict[str, Any]) -> None:
+        reply = await self.answered("terminal/create", {"sessionId": session.name, **params})
+        if isinstance(reply, RpcResponse):
+            session.terminal = json.loads(reply.result)["terminalId"]
+            self.say(session, "<terminal: created>")
+        else:
+            self.say(session, f"<terminal: {_error(reply)['message']}>")
+
+    async def do_term(self, session: Session, method: str) -> None:
+        params = {"sessionId": session.name, "terminalId": session.terminal}
+        reply = await self.answered(f"terminal/{method}", params)
+        self.note(
+            f"terminal {method}",
+            json.loads(reply.result) if isinstance(reply, RpcResponse) else _error(reply),
+        )
 
     async def file(self, session: Session, method: str, params: dict[str, Any]) -> None:
         reply = await self.answered(method, params)

@@ -13,6 +13,9 @@ that begins with its name (`agent.py` has one method for each):
     call TOOL {…}                         call it, and say what came back
     ask {TOOL CALL} [KINDS] [quiet]       ask for permission, and say the outcome, or not
     read PATH {line, limit}, write PATH TEXT   a file through the client; note the answer, and say what became of it
+    put PATH TEXT, put PATH               write a file itself; remove it
+    terminal {…}                          create a terminal, and say its id
+    term METHOD                           `terminal/METHOD` of the last one; note the answer
     all [STEPS], row [STEPS]              at once; one after the other
     gate NAME, note NAME                  until the test opens that gate; something for the test to wait for
     until NAME STEP                       the step, given up when the gate is opened

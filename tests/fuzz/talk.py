@@ -240,7 +240,7 @@ def file_requests() -> Iterator[Check]:
                     request = decode_file_request(method, params)
                     assert request is not None
                     if isinstance(request, ReadTextFile):
-                        assert "SECRET" not in read_text((str(workspace),), request)
+                        assert "SECRET" not in read_text((str(workspace),), request.path)[1]
                     else:
                         change = Change.of((str(workspace),), request)
                         assert Path(change.path).is_relative_to(workspace)

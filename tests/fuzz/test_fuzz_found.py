@@ -10,7 +10,7 @@ from devtools.traces.reading import TraceError, parse_trace
 from dragoman.acp.messages import ReadTextFile
 from dragoman.agents.catalogue import REFRESHED, CatalogueError, catalogue, read_registry, shipped
 from dragoman.agents.installed import InstalledAgents
-from dragoman.backends.agent.session.approved_edits import read_text
+from dragoman.backends.agent.session.approved_edits import read_text, wanted_lines
 from dragoman.backends.responses.retries import retry_after_seconds
 from dragoman.cleaning import Cleaning
 from dragoman.frontends.http.auth import AccessCheck
@@ -149,7 +149,8 @@ def test_a_schema_whose_address_is_none_is_no_schema(schema: JsonObject) -> None
 def test_a_file_is_read_however_many_lines_are_asked_for(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("one\ntwo\n")
     asked = ReadTextFile("s", str(tmp_path / "a"), line=2, limit=2**64)
-    assert read_text((str(tmp_path),), asked) == "two\n"
+    _, text = read_text((str(tmp_path),), asked.path)
+    assert wanted_lines(text, asked) == "two\n"
 
 
 def test_a_message_with_an_address_that_is_none_is_cleaned() -> None:

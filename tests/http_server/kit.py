@@ -20,6 +20,7 @@ from dragoman.journal.content import JournalContent
 from dragoman.journal.sqlite.journals import SqliteJournals
 from dragoman.journal.writer import Journals
 from dragoman.lm import GuardedModel, LanguageModel, LanguageModelError, ModelInfo
+from dragoman.lm.client_services import ClientRegistry
 from dragoman.models import LiveConversation, Models
 from dragoman.permissions.pipeline import PermissionServices
 from dragoman.store import Database
@@ -64,6 +65,7 @@ class Held:
 
     def __init__(self, permissions: PermissionServices | None = None, **models: LanguageModel) -> None:
         self.permissions = permissions or PermissionServices()
+        self.clients = ClientRegistry()
         self._models = models
         self.cwd = Path.cwd()
         self.journals = Journals()

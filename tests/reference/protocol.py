@@ -109,7 +109,7 @@ REQUESTS = (
         "tools/prepareInvocation",
         forms.ToolInput,
         '`{"invocationMessage", "confirmationMessages": {"title", "message"}, "modal": {"message", "detail"}, '
-        '"isSensitive", "isCut"}`',
+        '"isSensitive", "isCut", "hasChanges"}`',
         "What to ask a person before a permission tool is invoked. Made from the agent's request, whatever the input says.",
     ),
     Method(
@@ -189,11 +189,37 @@ REQUESTS = (
         "`{}`",
         "Delete what was said. Decisions about permissions stay, without content.",
     ),
+    Method(
+        "permissions/changes",
+        forms.ShowQuestion,
+        '`{"files": [{"path", "before", "after", "isWhole", "why"}]}`',
+        "The files of a question that `hasChanges`, as they are (`before` null: there is none) and as they would be. Without "
+        "`isWhole` the texts are only a passage, and `why` says why.",
+    ),
+    Method(
+        "edits/list",
+        None,
+        '`{"turns": [{"turn", "agent", "at", "files": [{"path", "change"}]}]}`',
+        'The turns in which agents changed files, newest first. `change` is `"created"`, `"changed"` or `"deleted"`.',
+    ),
+    Method("edits/text", forms.ShowEdit, '`{"text"}`', "A file before or after a turn."),
+    Method(
+        "edits/undo",
+        forms.UndoEdits,
+        '`{"undone": [path, …], "left": [{"path", "why"}]}`',
+        "Take the changes of a turn back, but for files that have changed since.",
+    ),
     Method("shutdown", None, "`{}`", "Settles everything, ends every agent, then the process."),
 )
 NOTIFICATIONS = (
     Method("workspace/didChangeFolders", forms.ChangeFolders, "", "Other folders are open from now on."),
     Method("settings/didChange", forms.ChangeSettings, "", "The editor's settings have changed."),
+    Method(
+        "terminal/kill",
+        forms.StopTerminal,
+        "",
+        "The user closes a terminal of an agent, or presses Ctrl-C in it: its command ends.",
+    ),
     *(
         Method(
             name, None, "", '`{"requestId"}`: that request is not wanted any more. It settles all the same.'
@@ -210,11 +236,40 @@ _TOLD = (
     Method(
         "agent/offerChanged", None, "", '`{"modelId"}`: that agent has reported other options or commands.'
     ),
+    Method("terminal/output", None, "", '`{"id", "data"}`: new output of a command in a terminal.'),
+    Method(
+        "terminal/exit",
+        None,
+        "",
+        '`{"id", "exitCode", "signal"}`: the command has ended; one of them is null.',
+    ),
     Method(
         "log",
         None,
         "",
         '`{"level", "message"}`: a line for the log; `"debug"`, `"info"`, `"warning"` or `"error"`.',
+    ),
+)
+_ASKED = (
+    Method(
+        "fs/readTextFile",
+        None,
+        '`{"text"}`',
+        '`{"path"}`: the text of an open document with unsaved changes. null: the disk has the text.',
+    ),
+    Method(
+        "fs/writeTextFile",
+        None,
+        '`{"text"}`',
+        '`{"path", "text", "expected"}`: change the document and save it, if its text is `expected` (null: there is no file). '
+        "The result is the text after saving; null: the text was another one, and nothing was done.",
+    ),
+    Method(
+        "terminal/create",
+        None,
+        "`{}`",
+        '`{"id", "title", "cwd"}`: show a terminal for a command. Dragoman runs the command; so there is no '
+        "`terminal/wait` and no `terminal/release`.",
     ),
 )
 _FORMS: tuple[tuple[type[msgspec.Struct], str], ...] = (
@@ -225,7 +280,8 @@ _FORMS: tuple[tuple[type[msgspec.Struct], str], ...] = (
         (
             "What the editor can show. Without `thinking`, thinking becomes text or is left out, as the model's "
             "`reasoning_fallback` says. With `activity`, responses have the parts `activity`, `plan` and `usage`; without, "
-            "activities and plans are thinking, and a usage is a data part `usage`."
+            "activities and plans are thinking, and a usage is a data part `usage`. With `fs`, the editor serves "
+            "`fs/readTextFile` and `fs/writeTextFile`; with `terminal`, `terminal/create`."
         ),
     ),
     (forms.ChangeFolders, ""),
@@ -260,6 +316,9 @@ _FORMS: tuple[tuple[type[msgspec.Struct], str], ...] = (
         "`name` is one of `permissionTools`; `input` is that of the call, of which only `nonce` matters.",
     ),
     (forms.ShowQuestion, ""),
+    (forms.ShowEdit, ""),
+    (forms.UndoEdits, ""),
+    (forms.StopTerminal, ""),
     (forms.AllowRecent, ""),
     (forms.AddRule, ""),
     (forms.AskOffer, ""),
@@ -302,6 +361,10 @@ once. Standard output has nothing else in it.""",
         table(("method", "parameters", "", ""), map(_method, NOTIFICATIONS)),
         "## Notifications from Dragoman",
         table(("method", "parameters", "", ""), map(_method, _TOLD)),
+        "## Requests from Dragoman",
+        f"""Only to an editor that declares the feature. `$/cancel_request` withdraws one. Paths are absolute, with links resolved. A response
+with `activity` ends, if its turn changed files, with a data part `{forms.EDITS}`: `{{"turn", "files"}}` as in `edits/list`.""",
+        table(("method", "", "result", ""), map(_method, _ASKED)),
         "## Errors",
         table(("code", "when"), _errors()),
         f"`data.kind` is one of {', '.join(map(code, get_args(ErrorKind)))}.",

@@ -130,6 +130,16 @@ class Editor:
         self.logged: list[dict[str, Any]] = []
         self.logged_more = asyncio.Event()
         self.models_changed = asyncio.Event()
+        # The documents that are open, by path: what their editors hold, saved or not.
+        self.buffers: dict[str, str] = {}
+        # What its terminals have shown, by id, and how their commands ended.
+        self.terminals: dict[str, str] = {}
+        self.exits: dict[str, dict[str, Any]] = {}
+        self.terminal_news = asyncio.Event()
+        # What it was asked to do, and what it does not answer or refuses.
+        self.asked: list[tuple[str, dict[str, Any]]] = []
+        self.silent: set[str] = set()
+        self.refuses: dict[str, str] = {}
 
     @property
     def peer(self) -> Peer:
@@ -142,7 +152,31 @@ class Editor:
         self._peer = peer
 
     def request(self, incoming: Incoming) -> None:
-        incoming.fail(METHOD_NOT_FOUND, "the editor is asked nothing")
+        params = json.loads(incoming.params)
+        self.asked.append((incoming.method, params))
+        if incoming.method in self.refuses:
+            incoming.fail(METHOD_NOT_FOUND, self.refuses[incoming.method])
+        elif incoming.method in self.silent:
+            return
+        elif incoming.method == "terminal/create":
+            self.terminals[params["id"]] = ""
+            incoming.reply({})
+        elif incoming.method == "fs/readTextFile":
+            incoming.reply({"text": self.buffers.get(params["path"])})
+        elif incoming.method == "fs/writeTextFile":
+            incoming.reply({"text": self._write(Path(params["path"]), params["text"], params["expected"])})
+        else:
+            incoming.fail(METHOD_NOT_FOUND, f"{incoming.method} is not served")
+
+    def _write(self, path: Path, text: str, expected: str | None) -> str | None:
+        """As VS Code does: the document is changed and saved, if it is what it should be."""
+        on_disk = path.read_text() if path.exists() else None
+        if self.buffers.get(str(path), on_disk) != expected:
+            return None
+        self.buffers[str(path)] = text
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        return text
 
     def notification(self, notification: Notification) -> None:
         params = json.loads(notification.params)
@@ -154,6 +188,12 @@ class Editor:
         elif notification.method == "log":
             self.logged.append(params)
             self.logged_more.set()
+        elif notification.method == "terminal/output":
+            self.terminals[params["id"]] += params["data"]
+            self.terminal_news.set()
+        elif notification.method == "terminal/exit":
+            self.exits[params.pop("id")] = params
+            self.terminal_news.set()
         elif notification.method == "lm/modelsChanged":
             self.models_changed.set()
 
@@ -164,6 +204,11 @@ class Editor:
 
     async def ask(self, method: str, params: object) -> Any:
         return json.loads(await soon(self.peer.request(method, params), self.patience))
+
+    async def terminals_until(self, is_so: Callable[[Editor], object]) -> None:
+        while not is_so(self):
+            self.terminal_news.clear()
+            await soon(self.terminal_news.wait(), self.patience)
 
     async def logs(self, words: str) -> None:
         """Until it has logged something with these words."""

@@ -5,12 +5,14 @@ import json
 import os
 import signal
 from pathlib import Path
+from types import SimpleNamespace
 from typing import cast
 
 import pytest
 
 from dragoman.frontends.vscode.server import VsCodeServer
 from dragoman.jsonrpc import RemoteError, RpcReply, RpcResponse
+from dragoman.lm.client_services import ClientRegistry
 from dragoman.models import AgentSource
 from memory_peers import memory_pair
 from process.living import all_gone
@@ -88,7 +90,8 @@ async def test_the_handshake_and_everything_that_is_wrong_before_and_after_it(tm
 
 async def test_a_fault_of_ours_is_told_with_what_to_do() -> None:
     """A server without models can only fail."""
-    ours, theirs = memory_pair(VsCodeServer(cast(AgentSource, object())), Editor())
+    models = SimpleNamespace(clients=ClientRegistry())
+    ours, theirs = memory_pair(VsCodeServer(cast(AgentSource, models)), Editor())
     ask = theirs.request
     await soon(ask("initialize", {"protocolVersion": 1}))
     with pytest.raises(RemoteError) as failed:

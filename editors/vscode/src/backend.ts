@@ -75,6 +75,8 @@ export interface BackendHost {
   /** The parameters of `initialize`, without the version. */
   introduction(): object;
   notification(method: string, params: unknown): void;
+  /** Serve a request of the backend; undefined if there is no such method. */
+  request?(method: string, params: unknown, signal: AbortSignal): Promise<unknown> | undefined;
   changed(state: BackendState): void;
   log(level: 'error' | 'warning' | 'info' | 'debug' | 'trace', message: string): void;
 }
@@ -229,6 +231,7 @@ export class Backend {
       process_.stdin,
       {
         notification: (method, params) => this.#host.notification(method, params),
+        request: (method, params, withdrawn) => this.#host.request?.(method, params, withdrawn),
         lost: () => Promise.race([exited, pause(this.#limits.lastWordsMs)]),
         closed: (reason) => {
           if (isReady && this.#current === life) {

@@ -8,6 +8,7 @@ import { Backend, type BackendState, type Launch, NotInstalled } from './backend
 import { configured, registerCommands } from './commands';
 import { registerConversations } from './conversations';
 import { features } from './convert';
+import { readTextFile, writeTextFile } from './documents';
 import { sweep } from './environments';
 import { inheritedEnvironment } from './inherited';
 import { locate, type Places } from './locate';
@@ -15,14 +16,22 @@ import { PARTICIPANT, respond } from './participant';
 import { type Memory, Provider } from './provider';
 import { registerQuestionDocuments } from './questions';
 import { RememberedModels } from './remembered';
+import { registerReview } from './review';
 import { isLive, needsRestart, SECTION, settings } from './settings';
 import { Status } from './status';
+import { AgentTerminals } from './terminals';
 import { registerPermissionTools } from './tools';
 import { offerChatOnce, offerSetUpOnce } from './welcome';
 import type { StoredConversation } from './wire';
 
 /** A context key: an agent may ask for permission here. Without it the permission tools are in no list. */
 const ASKS_KEY = 'dragoman.asks';
+
+/** Requests of the backend. */
+const served: Record<string, (params: unknown, signal: AbortSignal) => Promise<unknown>> = {
+  'fs/readTextFile': readTextFile,
+  'fs/writeTextFile': writeTextFile,
+};
 
 /** Disposed of in `deactivate`, which VS Code waits for. The backend writes to the log until it ends. */
 let lasting: { readonly backend: Backend; readonly log: vscode.LogOutputChannel } | undefined;
@@ -59,11 +68,15 @@ export function activate(context: vscode.ExtensionContext): void {
     notification: (method, params) => {
       if (method === 'lm/modelsChanged') {
         provider.modelsChanged();
+      } else if (terminals.notified(method, params)) {
+        return;
       } else if (method === 'log') {
         const { level, message } = params as { level: string; message: string };
         write(log, level, message);
       }
     },
+    request: (method, params, signal) =>
+      method === 'terminal/create' ? terminals.create(params) : served[method]?.(params, signal),
     changed: (state: BackendState) => {
       status.changed(state);
       void vscode.commands.executeCommand('setContext', 'dragoman.ready', state.name === 'ready');
@@ -72,10 +85,12 @@ export function activate(context: vscode.ExtensionContext): void {
         void offerChatOnce(context.globalState);
       } else {
         approvals.clear();
+        terminals.clear();
       }
     },
     log: (level, message) => write(log, level, message),
   });
+  const terminals = new AgentTerminals((id) => running.notify('terminal/kill', { id }));
   lasting = { backend: running, log };
   const memory = memoryOf(context.workspaceState, version, running);
   // It stays set: a tool that vanished in the middle of a turn could not be answered.
@@ -97,6 +112,7 @@ export function activate(context: vscode.ExtensionContext): void {
     registerQuestionDocuments(running),
     registerAgentCommands({ backend: running, state: agents }),
     registerConversations(running),
+    registerReview(running, approvals),
     registerCommands({ backend: running, approvals, log, places }),
     vscode.workspace.onDidChangeWorkspaceFolders(() =>
       running.notify('workspace/didChangeFolders', { workspaceFolders: folders() }),
@@ -156,7 +172,7 @@ function launchOf([command = '', ...words]: readonly string[]): Launch {
 
 /** The features of this VS Code, as the settings want them. */
 function declared(): object {
-  return { ...features(), ...(settings().thinking === 'text' ? { thinking: false } : {}) };
+  return { ...features(), fs: true, terminal: true, ...(settings().thinking === 'text' ? { thinking: false } : {}) };
 }
 
 function folders(): string[] {

@@ -15,6 +15,7 @@ import { isCancellation, sentence } from './errors';
 import { type LoopHost, runTurn } from './loop';
 import { plain } from './markdown';
 import { promptOf } from './prompt';
+import { editsIn, offerReview } from './review';
 import { Steps } from './steps';
 import { ACTIVITY_OPTION, isPermissionTool, type Message, type Part, STATEFUL_MARKER, type StoredConversation, type ToolCall } from './wire';
 
@@ -102,11 +103,12 @@ export async function respond(
   }
   const tools = offered(request, vscode.lm.tools);
   const steps = new Steps(stream);
+  const edits = new Set<string>();
   const host: LoopHost = {
     get isCancelled() {
       return token.isCancellationRequested;
     },
-    respond: (messages) => answer(model, messages, tools, { stream, steps }, token),
+    respond: (messages) => answer(model, messages, tools, { stream, steps, edits }, token),
     invoke: (call) => invoke(call, request, token).finally(() => approvals.answered([call.callId])),
   };
   const isContinued = opened.title !== undefined;
@@ -123,6 +125,9 @@ export async function respond(
   }
   if (turn.reachedLimit) {
     stream.markdown('\n\nThe agent called tools for so many rounds that it was stopped. Say “go on” to let it.\n');
+  }
+  for (const edited of edits) {
+    offerReview(stream, edited);
   }
   return {
     metadata,
@@ -219,7 +224,7 @@ async function* answer(
   model: vscode.LanguageModelChat,
   messages: readonly Message[],
   tools: vscode.LanguageModelChatTool[],
-  { stream, steps }: { stream: vscode.ChatResponseStream; steps: Steps },
+  { stream, steps, edits }: { stream: vscode.ChatResponseStream; steps: Steps; edits: Set<string> },
   token: vscode.CancellationToken,
 ): AsyncIterable<Part> {
   const thoughts = new Thoughts(stream);
@@ -232,7 +237,10 @@ async function* answer(
       }
       thoughts.take(part);
       const progress = progressOf(part);
-      if (progress === undefined) {
+      const edited = editsIn(part);
+      if (edited !== undefined) {
+        edits.add(edited.turn);
+      } else if (progress === undefined) {
         yield part;
       } else {
         // Progress is drawn, and is not part of the history.

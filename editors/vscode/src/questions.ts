@@ -66,7 +66,7 @@ export async function showQuestion(backend: Asked, approvals: PendingApprovals, 
   }
 }
 
-async function pendingNonce(backend: Asked, { nonces }: PendingApprovals): Promise<string | undefined> {
+export async function pendingNonce(backend: Asked, { nonces }: PendingApprovals): Promise<string | undefined> {
   const found = await Promise.all(
     nonces.map(async (nonce) => {
       // It was answered meanwhile, or its backend has ended.

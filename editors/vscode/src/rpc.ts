@@ -12,6 +12,9 @@ const NEWLINE = 0x0a;
 /** No message of the protocol is nearly as long. A longer line does not come from our backend. */
 const MAX_LINE_BYTES = 256 * 1024 * 1024;
 const METHOD_NOT_FOUND = -32601;
+const REQUEST_FAILED = -32000;
+/** Withdraws a request of the other side. */
+const CANCEL_REQUEST = '$/cancel_request';
 /** After a cancellation, the time for the other side to answer the request. Then the request rejects. */
 export const CANCEL_GRACE_MS = 5_000;
 
@@ -63,6 +66,8 @@ export interface RequestOptions {
 
 export interface Receiver {
   notification(method: string, params: unknown): void;
+  /** Serve a request of the other side; undefined if there is no such method. `signal` aborts when it is withdrawn. */
+  request?(method: string, params: unknown, signal: AbortSignal): Promise<unknown> | undefined;
   /** The streams have ended. Until this resolves, the owner may close the peer with a better reason. */
   lost?(): Promise<void>;
   closed(reason: string): void;
@@ -81,6 +86,8 @@ export class Peer {
   readonly #output: Writable;
   readonly #receiver: Receiver;
   readonly #pending = new Map<number, Pending>();
+  /** Requests of the other side that are not answered yet. */
+  readonly #served = new Map<unknown, AbortController>();
   #chunks: Buffer[] = [];
   #held = 0;
   #lastId = 0;
@@ -152,6 +159,9 @@ export class Peer {
       pending.reject(new ConnectionClosed(reason, pending.mayBeTaken));
     }
     this.#pending.clear();
+    for (const withdrawn of this.#served.values()) {
+      withdrawn.abort();
+    }
     this.#receiver.closed(reason);
   }
 
@@ -200,13 +210,33 @@ export class Peer {
     } else if (typeof message['method'] !== 'string') {
       this.#answer(message);
     } else if ('id' in message) {
-      // The backend sends no requests to an editor.
-      const error = { code: METHOD_NOT_FOUND, message: 'The editor is asked nothing.' };
-      this.#write({ jsonrpc: '2.0', id: message['id'], error });
+      void this.#serve(message['id'], message['method'], message['params']);
+    } else if (message['method'] === CANCEL_REQUEST) {
+      const { requestId } = (message['params'] ?? {}) as { requestId?: unknown };
+      this.#served.get(requestId)?.abort();
     } else if (message['method'] === 'lm/responsePart') {
       this.#part(message['params']);
     } else {
       this.#receiver.notification(message['method'], message['params']);
+    }
+  }
+
+  async #serve(id: unknown, method: string, params: unknown): Promise<void> {
+    const withdrawn = new AbortController();
+    this.#served.set(id, withdrawn);
+    let answer: object;
+    try {
+      const served = this.#receiver.request?.(method, params, withdrawn.signal);
+      answer =
+        served === undefined
+          ? { error: { code: METHOD_NOT_FOUND, message: `The editor has no method ${method}.` } }
+          : { result: (await served) ?? {} };
+    } catch (error) {
+      answer = { error: { code: REQUEST_FAILED, message: error instanceof Error ? error.message : String(error) } };
+    }
+    this.#served.delete(id);
+    if (this.#closedBecause === undefined) {
+      this.#write({ jsonrpc: '2.0', id, ...answer });
     }
   }
 

@@ -17,6 +17,7 @@ import { sentence } from './errors';
 import { imposedSetting } from './imposed';
 import { fitsModal, MODAL_COLUMNS, MODAL_ROWS, rowsOf } from './modal';
 import { openQuestion, SHOW_QUESTION } from './questions';
+import { SHOW_CHANGES } from './review';
 import { type Part, PERMISSION_PREFIX, type PreparedInvocation, RISK_CLASSES } from './wire';
 
 /** The backend answers from memory, but may have to start first. The chat is blocked meanwhile. */
@@ -156,16 +157,21 @@ async function askBesideDocument(title: string): Promise<string | undefined> {
   return (await vscode.window.showQuickPick(items, options))?.label;
 }
 
-/** The dialog's text. Python escapes what the agent wrote; the only command that a link in it can run is ours. */
-function questionOf({ confirmationMessages, isCut }: PreparedInvocation, nonce: string): vscode.MarkdownString {
+/** The dialog's text. Python escapes what the agent wrote; the only commands that a link in it can run are ours. */
+function questionOf({ confirmationMessages, isCut, hasChanges }: PreparedInvocation, nonce: string): vscode.MarkdownString {
   const { message } = confirmationMessages;
-  if (!isCut && isInSight(message)) {
+  const links = [
+    ...(isCut || !isInSight(message) ? [{ words: 'Show the whole question', command: SHOW_QUESTION }] : []),
+    ...(hasChanges === true ? [{ words: 'Open the change as a diff', command: SHOW_CHANGES }] : []),
+  ];
+  if (links.length === 0) {
     return new vscode.MarkdownString(message);
   }
   // At the top, because the end of a long question is out of sight; with an arrow, because VS Code draws this link as text.
   const values = encodeURIComponent(JSON.stringify([nonce])).replace(/[()]/g, (character) => `%${character.charCodeAt(0).toString(16)}`);
-  const question = new vscode.MarkdownString(`**[↗ Show the whole question](command:${SHOW_QUESTION}?${values})**\n\n${message}`);
-  question.isTrusted = { enabledCommands: [SHOW_QUESTION] };
+  const shown = links.map(({ words, command }) => `**[↗ ${words}](command:${command}?${values})**`).join(' · ');
+  const question = new vscode.MarkdownString(`${shown}\n\n${message}`);
+  question.isTrusted = { enabledCommands: links.map(({ command }) => command) };
   return question;
 }
 

@@ -142,6 +142,8 @@ export interface PreparedInvocation {
   isSensitive: boolean;
   /** Whether the texts contain only a part of the question. */
   isCut: boolean;
+  /** Whether it shows changes of files. Absent in the answers of an older backend. */
+  hasChanges?: boolean;
 }
 
 /** The answer to `permissions/show`: the whole question as plain text. */
@@ -173,6 +175,40 @@ export interface RuleOffer {
   toml: string;
   file: string;
 }
+
+/** A file in the answer to `permissions/changes`. */
+export interface PlannedChange {
+  path: string;
+  /** null: there is no file. */
+  before: string | null;
+  after: string;
+  /** If false, the texts are only a passage of the file, and `why` says why. */
+  isWhole: boolean;
+  why: string | null;
+}
+
+/** A file that an agent has changed. */
+export interface EditedFile {
+  path: string;
+  change: 'created' | 'changed' | 'deleted';
+}
+
+/** A turn in the answer to `edits/list`. */
+export interface EditTurn {
+  turn: string;
+  agent: string;
+  at: string;
+  files: EditedFile[];
+}
+
+/** The answer to `edits/undo`. */
+export interface UndoOutcome {
+  undone: string[];
+  left: { path: string; why: string }[];
+}
+
+/** The type of a data part with the JSON of the edits of a turn that has ended. */
+export const EDITS = 'application/vnd.dragoman.edits+json';
 
 /** The type of our marker in a response, which identifies the conversation and the place in it. */
 export const STATEFUL_MARKER = 'stateful_marker';

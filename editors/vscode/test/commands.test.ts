@@ -9,6 +9,7 @@ import { PendingApprovals } from '../src/approvals';
 import type { BackendState, Ready } from '../src/backend';
 import { registerCommands } from '../src/commands';
 import { registerConversations } from '../src/conversations';
+import { registerReview } from '../src/review';
 import { install } from '../src/install';
 import { locate, type Places } from '../src/locate';
 import * as vscode from './vscode';
@@ -66,6 +67,7 @@ function ready(configuration?: string): Ready {
 
 test('every command that is promised is there, and every command that is there is promised', () => {
   const { editor } = registered([], ready());
+  registerReview({ request: () => assert.fail() }, new PendingApprovals(() => undefined));
   const manifest = JSON.parse(readFileSync('package.json', 'utf8')) as {
     contributes: { commands: { command: string }[]; walkthroughs: { steps: { description: string; media: { markdown: string } }[] }[] };
   };

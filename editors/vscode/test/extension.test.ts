@@ -167,7 +167,7 @@ test('the log level and thinking change in the running backend, which is not res
   await changed('logLevel', 'debug');
   await changed('thinking', 'text');
   const told = readFileSync(`${here.at()}-told`, 'utf8').split('\n').slice(0, -1).map((line) => JSON.parse(line) as object);
-  const features = { thinking: true, data: true, activity: true };
+  const features = { thinking: true, data: true, activity: true, fs: true, terminal: true };
   assert.deepEqual(told, [
     { features, logLevel: 'debug' },
     { features: { ...features, thinking: false }, logLevel: 'debug' },

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { afterEach, test } from 'node:test';
 import { PendingApprovals } from '../src/approvals';
 import { respond } from '../src/participant';
-import { ACTIVITY, type Message, type Part, type StoredConversation } from '../src/wire';
+import { ACTIVITY, EDITS, type Message, type Part, type StoredConversation } from '../src/wire';
 import * as vscode from './vscode';
 
 const { selectChatModels, invokeTool } = vscode.lm;
@@ -199,6 +199,18 @@ test('a tool that fails is told to the model as a failure', async () => {
   const [result] = said[1]?.messages.at(-1)?.content ?? [];
   const text = new vscode.LanguageModelTextPart('ERROR while calling tool: no such file');
   assert.deepEqual(result, new vscode.LanguageModelToolResultPart('dg_1', [text], true));
+});
+
+test('an answer with edits ends with buttons to review and to undo them', async () => {
+  const edits = { turn: 'edits_1', files: [{ path: '/w/a.py', change: 'changed' }] };
+  const part = new (vscode.LanguageModelDataPart ?? assert.fail())(Buffer.from(JSON.stringify(edits)), EDITS);
+  vscode.lm.selectChatModels = async () => [model('demo', 'dragoman', [], [new vscode.LanguageModelTextPart('Done.'), part])];
+  const { buttons, messages } = await answered(model('demo', 'dragoman', []));
+  assert.deepEqual(buttons, [
+    { command: 'dragoman.reviewEdits', title: 'Review', arguments: ['edits_1'] },
+    { command: 'dragoman.undoEdits', title: 'Undo These Edits', arguments: ['edits_1'] },
+  ]);
+  assert.deepEqual(messages?.map(({ content }) => content.map(({ type }) => type)), [['text'], ['text']]);
 });
 
 test('it asks for activities, draws them, and keeps none in its history', async () => {

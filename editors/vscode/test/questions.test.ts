@@ -189,6 +189,16 @@ for (const [why, changes, settings] of [
   });
 }
 
+test('a question about changes has a link to the diff, beside the one to the whole if that is needed', async () => {
+  const short = asking({ ...PREPARED, hasChanges: true });
+  const message = (await short.dialog())?.message as unknown as vscode.MarkdownString;
+  assert.match(message.value, /^\*\*\[↗ Open the change as a diff\]\(command:dragoman\.showChanges\?%5B%22n1%22%5D\)\*\*\n\n/);
+  assert.deepEqual(message.isTrusted, { enabledCommands: ['dragoman.showChanges'] });
+  const cut = asking({ ...PREPARED, hasChanges: true, isCut: true });
+  const both = (await cut.dialog())?.message as unknown as vscode.MarkdownString;
+  assert.deepEqual(both.isTrusted, { enabledCommands: ['dragoman.showQuestion', 'dragoman.showChanges'] });
+});
+
 test('Show Question opens the one of the link; from the palette, one that waits', async () => {
   const { editor, approvals, asked, run } = asking(PREPARED);
   await run('showQuestion', 'n7');

@@ -5,7 +5,9 @@ import { test } from 'node:test';
 import { ConnectionClosed, Peer, RpcError } from '../src/rpc';
 import type { Part } from '../src/wire';
 
-function pair(lost?: () => Promise<void>, graceMs?: number) {
+type Serve = (method: string, params: unknown, signal: AbortSignal) => Promise<unknown> | undefined;
+
+function pair(lost?: () => Promise<void>, graceMs?: number, request?: Serve) {
   const input = new PassThrough();
   const output = new PassThrough();
   const told: [string, unknown][] = [];
@@ -14,6 +16,7 @@ function pair(lost?: () => Promise<void>, graceMs?: number) {
     notification: (method, params) => told.push([method, params]),
     closed: (reason) => closed.push(reason),
     ...(lost === undefined ? {} : { lost }),
+    ...(request === undefined ? {} : { request }),
   }, graceMs);
   const sent = () =>
     String(output.read() ?? '')
@@ -44,6 +47,39 @@ test('a character that comes in pieces stays whole, and so does a line', async (
     input.write(Buffer.from([byte]));
   }
   assert.equal(await answer, 'é – 漢字 – 🧭');
+});
+
+test('a request of the other side is served, refused or withdrawn, and answered once', async () => {
+  const served: [string, unknown][] = [];
+  const { sent, give } = pair(undefined, undefined, (method, params, signal) => {
+    served.push([method, params]);
+    const methods: Record<string, () => Promise<unknown>> = {
+      read: () => Promise.resolve({ text: 'x' }),
+      fail: () => Promise.reject(new Error('no')),
+      wait: () => new Promise((_, reject) => signal.addEventListener('abort', () => reject(new Error('withdrawn')))),
+    };
+    return methods[method]?.();
+  });
+  const answers = async (count: number) => {
+    const all: Record<string, unknown>[] = [];
+    while (all.length < count) {
+      await new Promise((resolve) => setImmediate(resolve));
+      all.push(...sent());
+    }
+    return all;
+  };
+  give({ id: 7, method: 'read', params: { path: '/a' } });
+  give({ id: 8, method: 'fail' });
+  give({ id: 9, method: 'unknown' });
+  give({ id: 'w', method: 'wait' });
+  assert.deepEqual((await answers(3)).toSorted((one, other) => Number(one['id']) - Number(other['id'])), [
+    { jsonrpc: '2.0', id: 7, result: { text: 'x' } },
+    { jsonrpc: '2.0', id: 8, error: { code: -32000, message: 'no' } },
+    { jsonrpc: '2.0', id: 9, error: { code: -32601, message: 'The editor has no method unknown.' } },
+  ]);
+  give({ method: '$/cancel_request', params: { requestId: 'w' } });
+  assert.deepEqual(await answers(1), [{ jsonrpc: '2.0', id: 'w', error: { code: -32000, message: 'withdrawn' } }]);
+  assert.deepEqual(served[0], ['read', { path: '/a' }]);
 });
 
 test('several lines in one piece are several messages', async () => {

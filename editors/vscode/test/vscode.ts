@@ -175,6 +175,53 @@ export class Range {
     readonly end: Position,
   ) {}
 }
+export enum EndOfLine {
+  LF = 1,
+  CRLF = 2,
+}
+/** What an extension gives for a terminal without a program. */
+export interface PlayedPty {
+  onDidWrite(listener: (text: string) => void): void;
+  open(dimensions: undefined): void;
+  close(): void;
+  handleInput?(data: string): void;
+}
+/** A document that an editor holds. */
+export class PlayedDocument {
+  readonly isClosed = false;
+  isDirty = false;
+  canBeSaved = true;
+  constructor(
+    readonly uri: Uri,
+    public text: string,
+    readonly eol = EndOfLine.LF,
+  ) {}
+  getText = () => this.text;
+  /** The offset is all that the tests need of a position. */
+  positionAt = (offset: number) => new Position(0, offset);
+  save = async () => {
+    if (this.canBeSaved) {
+      this.isDirty = false;
+      await writeFile(this.uri.fsPath, this.text);
+    }
+    return this.canBeSaved;
+  };
+}
+export class WorkspaceEdit {
+  readonly changes: (() => Promise<void> | void)[] = [];
+  replace(uri: Uri, { start, end }: Range, piece: string): void {
+    this.changes.push(() => {
+      const document = editor.textDocuments.find((one) => one.uri.fsPath === uri.fsPath);
+      if (document !== undefined) {
+        document.text = document.text.slice(0, start.character) + piece + document.text.slice(end.character);
+        document.isDirty = true;
+      }
+    });
+  }
+  createFile(uri: Uri, { contents }: { contents: Uint8Array }): void {
+    this.changes.push(() => workspace.fs.writeFile(uri, contents));
+  }
+}
 export class Location {
   constructor(
     readonly uri: Uri,
@@ -261,6 +308,8 @@ export class Editor {
   /** The options of each terminal. */
   readonly shells: object[] = [];
   tree: unknown;
+  readonly textDocuments: PlayedDocument[] = [];
+  readonly pseudoterminals: { name: string; pty: PlayedPty }[] = [];
   readonly opened: string[] = [];
   readonly status: StatusItem = { text: '', tooltip: '' };
   readonly logged: string[] = [];
@@ -299,9 +348,13 @@ export const window = {
     }
     return found;
   },
-  createTerminal: (options: { shellPath: string; shellArgs: string[] }) => {
-    editor.shells.push(options);
-    editor.terminals.push([options.shellPath, ...(options.shellArgs ?? [])]);
+  createTerminal: (options: { name: string; shellPath?: string; shellArgs?: string[]; pty?: PlayedPty }) => {
+    if (options.pty === undefined) {
+      editor.shells.push(options);
+      editor.terminals.push([options.shellPath ?? '', ...(options.shellArgs ?? [])]);
+    } else {
+      editor.pseudoterminals.push({ name: options.name, pty: options.pty });
+    }
     return { show: () => undefined };
   },
   createTreeView: (_id: string, { treeDataProvider }: { treeDataProvider: unknown }) => {
@@ -358,7 +411,23 @@ export const workspace = {
     editor.documents.set(scheme, provider);
     return { dispose: () => undefined };
   },
-  openTextDocument: async (uri: Uri) => ({ uri, text: await editor.documents.get(uri.scheme)?.provideTextDocumentContent(uri) }),
+  get textDocuments() {
+    return editor.textDocuments;
+  },
+  applyEdit: async ({ changes }: WorkspaceEdit) => {
+    for (const change of changes) {
+      await change();
+    }
+    return true;
+  },
+  openTextDocument: async (uri: Uri) => {
+    if (uri.scheme === 'file') {
+      const document = new PlayedDocument(uri, readFileSync(uri.fsPath, 'utf8'));
+      editor.textDocuments.push(document);
+      return document;
+    }
+    return { uri, text: await editor.documents.get(uri.scheme)?.provideTextDocumentContent(uri) };
+  },
   get workspaceFolders() {
     return editor.folders;
   },

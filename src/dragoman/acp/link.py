@@ -9,13 +9,14 @@ from __future__ import annotations
 import logging
 import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Protocol, TypeAlias, TypeVar
+from typing import Protocol, TypeAlias, TypeVar, runtime_checkable
 
 import msgspec
 
 from dragoman import __version__
 from dragoman.acp.content import ContentBlock
 from dragoman.acp.messages import (
+    PERMISSION_REFUSED,
     PROTOCOL_VERSION,
     AuthMethod,
     FileRequest,
@@ -26,8 +27,10 @@ from dragoman.acp.messages import (
     SessionCreated,
     SessionUpdate,
     StdioServer,
+    TerminalRequest,
     decode_file_request,
     decode_permission,
+    decode_terminal_request,
     decode_update,
     decode_words,
 )
@@ -48,7 +51,7 @@ from dragoman.jsonrpc import (
 from dragoman.lm import ErrorKind, JsonObject, LanguageModelError
 from dragoman.lm.errors import ASK_OPERATOR
 
-__all__ = ["AgentLink", "SessionListener", "ToolServerAddress", "TurnEnd"]
+__all__ = ["AgentLink", "SessionListener", "TerminalListener", "ToolServerAddress", "TurnEnd"]
 
 _log = logging.getLogger(__name__)
 
@@ -85,6 +88,13 @@ class SessionListener(Protocol):
     def on_file(self, request: FileRequest, incoming: Incoming) -> None: ...
 
 
+@runtime_checkable
+class TerminalListener(Protocol):
+    """A session listener that serves terminals. The sessions of any other listener get none."""
+
+    def on_terminal(self, request: TerminalRequest, incoming: Incoming) -> None: ...
+
+
 class AgentLink:
     """The ACP client of one agent, as a receiver of its connection. `on_closed` is called once, when that has ended.
 
@@ -104,6 +114,8 @@ class AgentLink:
         self._early_bytes = 0
         # Whether the agent is offered file access.
         self.offers_files = False
+        # Whether it is offered terminals.
+        self.offers_terminals = False
         self.info = Initialized(PROTOCOL_VERSION)
         self.is_introduced = False
         # A prompt was sent to it, or a session was resumed: what it prints may contain the user's messages.
@@ -144,6 +156,9 @@ class AgentLink:
             self._early.append(update)
 
     def request(self, incoming: Incoming) -> None:
+        if incoming.method.startswith("terminal/"):
+            self._terminal_request(incoming)
+            return
         if incoming.method != "session/request_permission":
             self._file_request(incoming)
             return
@@ -174,19 +189,39 @@ class AgentLink:
         else:
             listener.on_file(request, incoming)
 
+    def _terminal_request(self, incoming: Incoming) -> None:
+        try:
+            request = (
+                decode_terminal_request(incoming.method, incoming.params) if self.offers_terminals else None
+            )
+        except msgspec.MsgspecError as error:
+            incoming.fail(INVALID_PARAMS, f"This request cannot be read: {error}")
+            return
+        if request is None:
+            incoming.fail(METHOD_NOT_FOUND, f"{incoming.method} is not offered")
+            return
+        listener = self._listeners.get(request.session_id)
+        if listener is None:
+            incoming.fail(INVALID_PARAMS, "There is no such session")
+        elif isinstance(listener, TerminalListener):
+            listener.on_terminal(request, incoming)
+        else:
+            incoming.fail(PERMISSION_REFUSED, "This session has no terminals.")
+
     def closed(self, reason: str) -> None:
         self._on_closed(reason)
 
     # Sessions.
 
-    async def initialize(self, *, files: bool = False) -> Initialized:
-        """Send `initialize`. `files`: whether the agent may read and write text files through us."""
+    async def initialize(self, *, files: bool = False, terminals: bool = False) -> Initialized:
+        """Send `initialize`. `files`: whether the agent may read and write text files through us; `terminals`: run commands."""
         self.offers_files = files
+        self.offers_terminals = terminals
         params = {
             "protocolVersion": PROTOCOL_VERSION,
             "clientCapabilities": {
                 "fs": {"readTextFile": files, "writeTextFile": files},
-                "terminal": False,
+                "terminal": terminals,
                 # A person can log in in a terminal: the second is the older form, which most agents read.
                 "auth": {"terminal": True},
                 "_meta": {"terminal-auth": True},

@@ -25,6 +25,7 @@ __all__ = [
     "AgentCapabilities",
     "AuthMethod",
     "ChunkUpdate",
+    "CreateTerminal",
     "Diff",
     "FileRequest",
     "Header",
@@ -40,13 +41,17 @@ __all__ = [
     "SessionCreated",
     "SessionUpdate",
     "StdioServer",
+    "TerminalRequest",
     "ToolActivity",
     "Update",
     "UsageUpdate",
+    "UseTerminal",
+    "Variable",
     "WriteTextFile",
     "count",
     "decode_file_request",
     "decode_permission",
+    "decode_terminal_request",
     "decode_update",
     "decode_words",
 ]
@@ -502,7 +507,31 @@ class WriteTextFile(_Message, frozen=True):
     content: str
 
 
+class Variable(_Message, frozen=True):
+    name: str
+    value: str
+
+
+class CreateTerminal(_Message, frozen=True):
+    session_id: str
+    command: str
+    args: tuple[str, ...] = ()
+    env: tuple[Variable, ...] = ()
+    cwd: str | None = None
+    output_byte_limit: Annotated[int, msgspec.Meta(ge=0)] | None = None
+
+
+class UseTerminal(_Message, frozen=True):
+    """The parameters of `terminal/output`, `wait_for_exit`, `kill` and `release`."""
+
+    session_id: str
+    terminal_id: str
+
+
 FileRequest: TypeAlias = ReadTextFile | WriteTextFile
+TerminalRequest: TypeAlias = CreateTerminal | UseTerminal
+_create_terminal = Decoder(CreateTerminal)
+_use_terminal = Decoder(UseTerminal)
 _read_text_file = Decoder(ReadTextFile)
 _write_text_file = Decoder(WriteTextFile)
 
@@ -514,6 +543,17 @@ def decode_file_request(method: str, params: bytes) -> FileRequest | None:
             return _readable(_read_text_file.decode, params)
         case "fs/write_text_file":
             return _readable(_write_text_file.decode, params)
+        case _:
+            return None
+
+
+def decode_terminal_request(method: str, params: bytes) -> TerminalRequest | None:
+    """The parameters of a request for a terminal; None if the method is none. Raises `msgspec.ValidationError`."""
+    match method:
+        case "terminal/create":
+            return _readable(_create_terminal.decode, params)
+        case "terminal/output" | "terminal/wait_for_exit" | "terminal/kill" | "terminal/release":
+            return _readable(_use_terminal.decode, params)
         case _:
             return None
 

@@ -114,6 +114,8 @@ class Facts(_Read, frozen=True):
     recognised_by: tuple[dict[str, str], ...] = ()
     # What cannot work with it, by the name of the scenario in `tests/agents`, and why.
     cannot: dict[str, str] = {}
+    # Whether it works with file access through its client. If not, that is offered only where `fs = true` says so.
+    takes_client_files: bool = True
     cautions: tuple[Caution, ...] = ()
     # What a person can do when the agent lists no tools, or its model does not see them.
     when_no_tools: str | None = None

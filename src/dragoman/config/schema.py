@@ -116,8 +116,8 @@ class AcpModel(_Model, frozen=True, kw_only=True, tag="acp"):
     tool_limit_seconds: Annotated[float, msgspec.Meta(ge=1, le=86_400)] | None = None
     # How the agent logs in when it says that it must: one of its own methods, by its id.
     auth: _Text | None = None
-    # Offer the agent file access through us.
-    fs: bool = False
+    # Offer the agent file access through us. Left out: where the editor offers its documents, and the agent can use that.
+    fs: bool | None = None
     # When the request offers no permission tool. ask: the console of `dragoman serve`, if a person is there; else refused.
     permission: Literal["deny", "allow-reads", "allow", "ask"] = "ask"
     max_input_tokens: _Tokens = 1_000_000

@@ -13,7 +13,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Literal, TypeAlias
 
@@ -100,6 +100,7 @@ from dragoman.lm import (
     until_cancelled,
 )
 from dragoman.lm.activity_text import Activities
+from dragoman.lm.client_services import ClientRegistry, ClientServices
 from dragoman.lm.errors import ASK_OPERATOR
 from dragoman.lm.foreign_items import ignored_files
 from dragoman.lm.gfm import escape, notice_part
@@ -162,6 +163,7 @@ class SharedContext:
     # Called when a conversation has become idle, and when another process has continued it.
     on_idle: Callable[[], None]
     on_lost: Callable[[str], None]
+    clients: ClientRegistry = field(default_factory=ClientRegistry)
 
 
 class TakenOver(Exception):
@@ -305,6 +307,10 @@ class Conversation:
                 return "idle"
             case _:
                 return "stored"
+
+    @property
+    def client(self) -> ClientServices:
+        return self._shared.clients.of(self.scope.connection)
 
     @property
     def is_cancelling(self) -> bool:
@@ -896,10 +902,25 @@ class Conversation:
         """Notices for the end of a turn, about answers that its agent never fetched."""
         return self._undelivered.uncollected(session.endpoint.is_uncollected)
 
+    @property
+    def _offers_files(self) -> bool:
+        """Whether the agent may take files from us: by its setting, else if the client has them and the agent can."""
+        if self._settings.fs is not None:
+            return self._settings.fs
+        return self.client.files is not None and self._settings.traits.takes_client_files
+
     async def _start(self, epoch: int) -> None:
         listener = AgentListener(self, epoch)
         words, answer = (self._session_context.last_text(role) for role in ("user", "assistant"))
-        plan = SessionPlan(self.workspace, self.permission_requests.tools, self._session_id, words, answer)
+        plan = SessionPlan(
+            self.workspace,
+            self.permission_requests.tools,
+            self._session_id,
+            words,
+            answer,
+            self._offers_files,
+            self.client.terminals is not None,
+        )
         try:
             shared = self._shared
             session = await open_session(
@@ -967,6 +988,7 @@ class Conversation:
         self._epoch += 1
         self._session = self._held = None
         self.permission_requests.close()
+        self._end_edits()
         if self._reply is None:
             # No consumer waits for the reason, and the next request must not wait for it.
             self.dispatch(AgentExited(LanguageModelError("agent_failed", f"{self._settings.name} ended.")))
@@ -994,10 +1016,16 @@ class Conversation:
             self._starting.cancel()
         session, self._session, self._held = self._session, None, None
         self.permission_requests.close()
+        self._end_edits()
         if session is not None:
             self.journal.happened(AgentStopped())
             self.journal.writer.flush_soon()
             self.tasks.work(session.close())
+
+    def _end_edits(self) -> None:
+        """The agent is gone, and with it the turn under way."""
+        if (edits := self.client.edits) is not None:
+            edits.turn_ended(self.id)
 
     def is_current(self, epoch: int) -> bool:
         return epoch == self._epoch

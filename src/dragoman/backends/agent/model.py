@@ -39,6 +39,7 @@ from dragoman.lm import (
     estimate_tokens,
     until_cancelled,
 )
+from dragoman.lm.client_services import ClientRegistry
 from dragoman.lm.offering import ModelOffer, schema_of
 from dragoman.lm.parts import CONVERSATION
 from dragoman.lm.request import SIDE_REQUEST_OPTION
@@ -70,6 +71,7 @@ class AgentModel:
         clock: Clock | None = None,
         observations: Observations | None = None,
         offer: RememberedOffer | None = None,
+        clients: ClientRegistry | None = None,
     ) -> None:
         self._info = info
         self._settings = settings
@@ -80,6 +82,7 @@ class AgentModel:
         self._tokens = IdSigner(key or secrets.token_bytes(KEY_BYTES))
         self._observations = observations or Observations()
         self.remembered = offer or RememberedOffer(info.id, settings.command)
+        self._clients = clients or ClientRegistry()
         self.permissions = permissions or PermissionServices()
         self._registry = ConversationRegistry(
             info.id, settings.max_agents, self._journals, self._shared, settings.memory
@@ -252,6 +255,7 @@ class AgentModel:
             self.remembered,
             registry.settle,
             registry.lose,
+            self._clients,
         )
 
     async def _prepare(self, token: CancellationToken) -> None:

@@ -100,7 +100,7 @@ async def examine(
                 settings.name, settings.command, settings.env, folder, lambda: None, settings.ledger
             )
             clock = SystemClock()
-            said = await started(agent, agent.link.initialize(files=settings.fs), settings, clock)
+            said = await started(agent, agent.link.initialize(files=bool(settings.fs)), settings, clock)
             report(_introduction(settings, said, time.monotonic() - begun))
             report(_capabilities(said))
             async with ProbePage() as page:

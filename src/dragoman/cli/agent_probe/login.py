@@ -54,7 +54,7 @@ async def check_login(settings: AgentSettings, method: str | None = None) -> Log
         )
         link, clock = agent.link, SystemClock()
         try:
-            said = await started(agent, link.initialize(files=settings.fs), settings, clock)
+            said = await started(agent, link.initialize(files=bool(settings.fs)), settings, clock)
             commands = login_commands(said.auth_methods, settings.command)
             methods = tuple(each for each in said.auth_methods if each.type in (None, "agent"))
             methods = tuple(each for each in methods if not login_commands((each,), settings.command))

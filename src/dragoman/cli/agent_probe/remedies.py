@@ -64,7 +64,7 @@ def remedies(
             f"Write into {where}: fs = true. Dragoman then asks you about what the agent writes through it;"
             " run this again to see whether it does."
         )
-    if cautions_for(settings.traits, settings.command, fs=settings.fs):
+    if cautions_for(settings.traits, settings.command, fs=bool(settings.fs)):
         yield f"See the caution at model {settings.model_id} above."
     yield from (f"Known of it: {quirk}" for quirk in settings.traits.quirks if _OF_ASKING.search(quirk))
     none = "" if modes or options else "It announces no modes. "

@@ -12,6 +12,7 @@ from dragoman.lm.messages import messages_from
 
 __all__ = [
     "ACTIVITY_OPTION",
+    "EDITS",
     "NOT_INITIALIZED",
     "PROTOCOL_VERSION",
     "REQUEST_FAILED",
@@ -28,8 +29,11 @@ __all__ = [
     "ListConversations",
     "LogIn",
     "ModelList",
+    "ShowEdit",
     "ShowQuestion",
+    "StopTerminal",
     "ToolInput",
+    "UndoEdits",
     "decode_chat_request",
     "decoded",
     "error_data",
@@ -39,6 +43,9 @@ PROTOCOL_VERSION = 1
 # A model option. If it is false, the response has no activities, plans and usage, although the editor declares
 # `features.activity`. VS Code's own chat cannot draw them, the extension's participant can.
 ACTIVITY_OPTION = "_dragomanActivity"
+# The type of a data part at the end of a response: the edits of the turn that has ended, `{"turn", "files": [{"path",
+# "change"}]}`. Only for responses with activities.
+EDITS = "application/vnd.dragoman.edits+json"
 # As in the Language Server Protocol.
 NOT_INITIALIZED = -32002
 # The code of a request that was read and failed. `data` has the kind of the error.
@@ -58,6 +65,10 @@ class EditorFeatures(_Form, frozen=True):
     thinking: bool = False
     data: bool = False
     activity: bool = False
+    # It serves `fs/readTextFile` and `fs/writeTextFile`.
+    fs: bool = False
+    # It serves `terminal/create`.
+    terminal: bool = False
 
 
 class Initialize(_Form, frozen=True):
@@ -97,6 +108,24 @@ class ToolInput(_Form, frozen=True):
 
 class ShowQuestion(_Form, frozen=True):
     nonce: str
+
+
+class ShowEdit(_Form, frozen=True):
+    """A request for one text of a file that an agent has changed."""
+
+    turn: str
+    path: str
+    side: Literal["before", "after"]
+
+
+class UndoEdits(_Form, frozen=True):
+    turn: str
+
+
+class StopTerminal(_Form, frozen=True):
+    """The user closes a terminal of an agent, or presses Ctrl-C in it."""
+
+    id: str
 
 
 class AllowRecent(_Form, frozen=True):

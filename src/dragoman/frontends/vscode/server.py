@@ -15,13 +15,18 @@ from pathlib import Path
 import msgspec
 
 from dragoman import __version__
+from dragoman.edits.log import EditLog
 from dragoman.frontends.rule_offers import CannotAddRule, RuleOffer, RuleOffers
 from dragoman.frontends.side_requests import is_side_request
 from dragoman.frontends.vscode.agent_handlers import AgentHandlers
 from dragoman.frontends.vscode.conversation_handlers import ConversationHandlers
+from dragoman.frontends.vscode.edit_methods import EditMethods, edits_news
+from dragoman.frontends.vscode.editor_requests import EditorFiles
+from dragoman.frontends.vscode.editor_terminals import EditorTerminals
 from dragoman.frontends.vscode.log import set_level
 from dragoman.frontends.vscode.protocol import (
     ACTIVITY_OPTION,
+    EDITS,
     NOT_INITIALIZED,
     PROTOCOL_VERSION,
     REQUEST_FAILED,
@@ -34,6 +39,7 @@ from dragoman.frontends.vscode.protocol import (
     Initialize,
     ModelList,
     ShowQuestion,
+    StopTerminal,
     ToolInput,
     decode_chat_request,
     decoded,
@@ -63,6 +69,7 @@ from dragoman.lm import (
     Request,
     TextPart,
 )
+from dragoman.lm.client_services import ClientServices
 from dragoman.lm.gfm import escape
 from dragoman.lm.json import JsonObject, decode
 from dragoman.lm.messages import messages_from
@@ -104,7 +111,11 @@ class VsCodeServer:
         self._consumer: Consumer | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._is_ending = False
+        self._edits = EditLog()
+        self._services = ClientServices(edits=self._edits)
+        self._terminals: EditorTerminals | None = None
         self.ended = asyncio.Event()
+        edit_methods = EditMethods(self._edits, lambda: self._permissions, lambda: self._services.files)
         self._handlers: dict[str, Callable[[Incoming], Awaitable[object]]] = {
             "lm/provideLanguageModelChatInformation": self._list_models,
             "lm/provideLanguageModelChatResponse": self._respond,
@@ -117,6 +128,10 @@ class VsCodeServer:
             "permissions/addRule": self._add_rule,
             **AgentHandlers(models, self._first_folder).rows,
             **ConversationHandlers(models, lambda: self._consumer or Consumer()).rows,
+            "permissions/changes": edit_methods.changes,
+            "edits/list": edit_methods.list,
+            "edits/text": edit_methods.text,
+            "edits/undo": edit_methods.undo,
             "shutdown": self._shutdown,
         }
         # The models as the editor last got them.
@@ -139,6 +154,8 @@ class VsCodeServer:
                 self._consumer = msgspec.structs.replace(self._consumer, features=features)
             if changed.log_level is not None:
                 set_level(changed.log_level)
+        elif notification.method == "terminal/kill" and self._terminals is not None:
+            self._terminals.stop(decoded(notification.params, StopTerminal).id)
         else:
             _log.debug("the editor sent the notification %s", notification.method)
 
@@ -162,6 +179,8 @@ class VsCodeServer:
 
     def closed(self, reason: str) -> None:
         _log.info("the editor is gone: %s", reason)
+        if self._terminals is not None:
+            self._terminals.close()
         self.ended.set()
 
     def models_changed(self) -> None:
@@ -205,6 +224,10 @@ class VsCodeServer:
         features = _features(wanted.features)
         # The name outlasts a restart of this process, so that the editor's conversations continue.
         self._consumer = Consumer("vscode", f"stdio:{wanted.client.name}", wanted.workspace_folders, features)
+        files = EditorFiles(self._connection) if wanted.features.fs else None
+        self._terminals = EditorTerminals(self._connection) if wanted.features.terminal else None
+        self._services = ClientServices(files, self._terminals, self._edits)
+        self._models.clients.register(self._consumer.connection, self._services)
         incoming.reply(
             {
                 "protocolVersion": PROTOCOL_VERSION,
@@ -254,6 +277,10 @@ class VsCodeServer:
         sink = _PartSink(self._connection, incoming)
         try:
             await model.respond(request, sink, incoming.token)
+            if consumer.features.activity and sink.conversation is not None:
+                await self._edits.settled()
+                if (turn := self._edits.take_news(sink.conversation)) is not None:
+                    sink.report(DataPart.json(edits_news(turn), EDITS))
         finally:
             if isinstance(model, Delivery) and sink.conversation is not None:
                 # A stopped response counts as delivered: the same request after it is a wish for another answer.
@@ -281,6 +308,7 @@ class VsCodeServer:
                 "modal": {"message": title, "detail": _NOT_OPEN},
                 "isSensitive": False,
                 "isCut": False,
+                "hasChanges": False,
             }
         question = question_about(pending.action, pending.ask, spaced=True)
         return {
@@ -289,6 +317,7 @@ class VsCodeServer:
             "modal": {"message": question.title, "detail": question.plain},
             "isSensitive": pending.ask.needs_person,
             "isCut": question.is_cut,
+            "hasChanges": bool(pending.action.diffs),
         }
 
     async def _invoke(self, incoming: Incoming) -> object:

@@ -16,7 +16,16 @@ from pathlib import Path
 
 from dragoman.process import Exit, SupervisedProcess
 
-__all__ = ["END_SECONDS", "LINGER_SECONDS", "run_child", "run_module"]
+__all__ = ["END_SECONDS", "LINGER_SECONDS", "NO_TERMINAL", "run_child", "run_module"]
+
+# For programs that would ask for a key press, draw a screen or colour their output: there is no terminal.
+NO_TERMINAL = {
+    "TERM": "dumb",
+    "NO_COLOR": "1",
+    "PAGER": "cat",
+    "GIT_PAGER": "cat",
+    "GIT_TERMINAL_PROMPT": "0",
+}
 
 # Before a cancelled program gets SIGTERM, and again before it gets SIGKILL: a cancelled turn waits
 # for both.

@@ -15,7 +15,7 @@ from dragoman.permissions.layout import broken, on_one_line, shown_exactly
 from dragoman.permissions.sensitive import Places
 from dragoman.process import Exit, SpawnError
 from dragoman.tools.builtin.approval_words import COMMAND, command_key
-from dragoman.tools.builtin.child import run_child
+from dragoman.tools.builtin.child import NO_TERMINAL, run_child
 from dragoman.tools.builtin.files import FILES_WHEN
 from dragoman.tools.builtin.output import HeadAndTail
 from dragoman.tools.builtin.pace import paced
@@ -41,15 +41,6 @@ OUTPUT_BYTES = 20_000
 MAX_COMMAND_LENGTH = 10_000
 # A line of progress is short; a piece of output may be long and have no ends of lines.
 _PROGRESS_BYTES = 1_000
-
-# For programs that would ask for a key press, draw a screen or colour their output: there is no terminal.
-_NO_TERMINAL = {
-    "TERM": "dumb",
-    "NO_COLOR": "1",
-    "PAGER": "cat",
-    "GIT_PAGER": "cat",
-    "GIT_TERMINAL_PROMPT": "0",
-}
 
 
 def run_command(clock: Clock | None = None) -> DefinedTool:
@@ -125,7 +116,7 @@ async def _run(command: str, seconds: float, invocation: Invocation, clock: Cloc
             ["/bin/sh", "-c", command],
             seconds=seconds,
             folder=folder,
-            environment={**os.environ, **_NO_TERMINAL},
+            environment={**os.environ, **NO_TERMINAL},
             receive=receive,
         )
     match ended:

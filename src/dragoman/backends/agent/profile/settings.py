@@ -70,8 +70,8 @@ class AgentSettings:
     permission: PermissionSetting = "deny"
     style: Style = field(default_factory=Style)
     replay_tokens: int = 100_000
-    # Offer the agent file access through us.
-    fs: bool = False
+    # Offer the agent file access through us. None: where the client offers its files.
+    fs: bool | None = None
     # After so many seconds it gives a tool call up, whatever else is known about it.
     tool_limit_seconds: float | None = None
     # The agent's login method, where it requires a login: by the configuration, and as a person has chosen meanwhile.

@@ -45,6 +45,8 @@ class Traits:
     cannot: tuple[tuple[str, str], ...] = ()
     # What a person can do when the agent lists no tools, or its model does not see them.
     when_no_tools: str | None = None
+    # Whether file access through its client works with it.
+    takes_client_files: bool = True
     cautions: tuple[Caution, ...] = ()
     # For people.
     quirks: tuple[str, ...] = ()
@@ -106,6 +108,7 @@ def _traits(facts: Facts) -> Traits:
         env=tuple(facts.env.items()),
         cannot=tuple(facts.cannot.items()),
         when_no_tools=facts.when_no_tools,
+        takes_client_files=facts.takes_client_files,
         cautions=facts.cautions,
         quirks=facts.quirks,
     )

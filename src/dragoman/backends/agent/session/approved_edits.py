@@ -18,7 +18,7 @@ from dragoman.tools.builtin.files import MAX_FILE_BYTES, lines_of
 from dragoman.tools.builtin.replacing import FileSeen, content_of, put
 from dragoman.tools.builtin.workspace import Workspace, WorkspaceError, WorkspacePath, explained, is_binary
 
-__all__ = ["ApprovedEdits", "Change", "FileRefused", "read_text"]
+__all__ = ["ApprovedEdits", "Change", "FileRefused", "read_text", "wanted_lines"]
 
 # ACP's own code for it.
 _NOT_FOUND = -32002
@@ -33,11 +33,15 @@ class FileRefused(Exception):
         self.message = message
 
 
-def read_text(workspace: tuple[str, ...], request: ReadTextFile) -> str:
-    """All of a file, or so many lines from the one that is named; lines are counted from 1."""
-    place = _place(workspace, request.path)
-    with _refusing(request.path):
-        text = _text(place, place.read(MAX_FILE_BYTES))
+def read_text(workspace: tuple[str, ...], path: str) -> tuple[str, str]:
+    """The path with links resolved, and all of the file."""
+    place = _place(workspace, path)
+    with _refusing(path):
+        return str(place.path), _text(place, place.read(MAX_FILE_BYTES))
+
+
+def wanted_lines(text: str, request: ReadTextFile) -> str:
+    """All of a text, or so many lines from the one that is named; lines are counted from 1."""
     if request.line is None and request.limit is None:
         return text
     start = max((request.line or 1) - 1, 0)
@@ -92,7 +96,18 @@ class Change:
         with _refusing(self.path):
             if put(self.place, self.new.encode(), self.seen):
                 return
-        raise FileRefused(
+        raise self.outdated
+
+    def check(self) -> None:
+        """Raise `FileRefused` if the file is not what it was when the change was shown."""
+        with _refusing(self.path):
+            if FileSeen.now(self.place) == self.seen:
+                return
+        raise self.outdated
+
+    @property
+    def outdated(self) -> FileRefused:
+        return FileRefused(
             INTERNAL_ERROR,
             f"{self.path} was not written: it is not what it was when the change was shown. Read it again first.",
         )

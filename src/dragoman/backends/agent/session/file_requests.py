@@ -3,7 +3,8 @@
 Reading inside the workspace needs no permission, except for files that may contain secrets and where a rule says
 otherwise. A write that the agent sends
 to us has no permission yet: it becomes a permission request like any other, with a diff, unless an edit that a person
-approved in this turn covers it.
+approved in this turn covers it. If the client offers its files (`lm.client_services`), texts are those of its open documents,
+and it makes the changes. Every check comes before that.
 https://agentclientprotocol.com/protocol/file-system
 """
 
@@ -12,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from functools import partial
 from typing import Literal
 
@@ -25,11 +27,12 @@ from dragoman.acp.messages import (
 )
 from dragoman.backends.agent.machine.types import CallAnswer, Granted, MachineEvent, Refused, Spoke
 from dragoman.backends.agent.reply.narrator import new_activity_id
-from dragoman.backends.agent.session.approved_edits import Change, FileRefused, read_text
+from dragoman.backends.agent.session.approved_edits import Change, FileRefused, read_text, wanted_lines
 from dragoman.backends.agent.session.host import SessionHost
 from dragoman.backends.agent.session.permission_requests import PermissionRequests
 from dragoman.jsonrpc import INTERNAL_ERROR, REQUEST_CANCELLED, Incoming
 from dragoman.lm import ActivityLocation as Place, ActivityNote
+from dragoman.lm.client_services import ClientServiceError
 from dragoman.lm.gfm import code
 from dragoman.permissions.action import Action
 from dragoman.permissions.decide import Allowed, Ask, StepDecision
@@ -82,14 +85,21 @@ class FileRequests:
             await self._ask(action, request.path, "read", do, incoming, decision)
 
     async def _give(self, request: ReadTextFile, incoming: Incoming) -> None:
-        text = await asyncio.to_thread(read_text, self._host.workspace, request)
+        path, text = await asyncio.to_thread(read_text, self._host.workspace, request.path)
+        files = self._host.client.files
+        if files is not None and (buffer := await files.buffer(path)) is not None:
+            text = buffer
         self._did("Read", request.path, "read")
-        incoming.reply({"content": text})
+        incoming.reply({"content": wanted_lines(text, request)})
 
     async def _write(self, request: WriteTextFile, incoming: Incoming) -> None:
         requests = self._requests
         turn = requests.turn
         change = await asyncio.to_thread(Change.of, self._host.workspace, request)
+        files = self._host.client.files
+        if files is not None and (buffer := await files.buffer(change.path)) is not None:
+            # A person decides about what they see in the editor.
+            change = replace(change, old=buffer)
         is_stopped = requests.turn != turn or self._host.is_cancelling
         if is_stopped or incoming.token.cancelled():
             _cancel(incoming)
@@ -130,7 +140,18 @@ class FileRequests:
         self._requests.submit(action, incoming, answer, self._dispatch, decision)
 
     async def _make(self, change: Change, incoming: Incoming) -> None:
-        await asyncio.to_thread(change.make)
+        files = self._host.client.files
+        if files is None:
+            await asyncio.to_thread(change.make)
+            written = change.new
+        else:
+            await asyncio.to_thread(change.check)
+            saved = await files.write(change.path, change.new, change.old)
+            if saved is None:
+                raise change.outdated
+            written = saved
+        if (edits := self._host.client.edits) is not None:
+            edits.changed(self._host.id, self._requests.agent_name, change.path, change.old, written)
         self._did("Wrote", change.path, "edit")
         incoming.reply({})
 
@@ -164,6 +185,8 @@ async def _answering(work: Coroutine[object, object, None], incoming: Incoming) 
         await work
     except FileRefused as refused:
         incoming.fail(refused.code, refused.message)
+    except ClientServiceError as error:
+        incoming.fail(INTERNAL_ERROR, f"{incoming.method} failed. {error}")
     except Exception:
         _log.exception("%s failed", incoming.method)
         if not incoming.answered:

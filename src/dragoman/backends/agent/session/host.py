@@ -15,16 +15,24 @@ from dragoman.backends.agent.machine.types import MachineEvent
 from dragoman.backends.agent.session.permission_requests import PermissionRequests
 from dragoman.backends.agent.session.session import AgentSession
 from dragoman.lm import UsagePart
+from dragoman.lm.client_services import ClientServices
 
 __all__ = ["SessionHost"]
 
 
 class SessionHost(Protocol):
+    # Of the conversation.
+    id: str
     workspace: tuple[str, ...]
     # The background tasks of the conversation.
     tasks: Tasks
     # The agent's permission requests that wait for an answer.
     permission_requests: PermissionRequests
+
+    @property
+    def client(self) -> ClientServices:
+        """What the conversation's client offers now."""
+        ...
 
     @property
     def is_cancelling(self) -> bool:

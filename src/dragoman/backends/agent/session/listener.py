@@ -10,7 +10,15 @@ import logging
 from msgspec.structs import replace
 
 from dragoman.acp.link import TurnEnd
-from dragoman.acp.messages import FileRequest, OtherUpdate, PermissionRequest, SessionUpdate, ToolActivity
+from dragoman.acp.messages import (
+    CreateTerminal,
+    FileRequest,
+    OtherUpdate,
+    PermissionRequest,
+    SessionUpdate,
+    TerminalRequest,
+    ToolActivity,
+)
 from dragoman.backends.agent.machine.types import (
     AgentTurnEnded,
     Announced,
@@ -32,6 +40,7 @@ from dragoman.backends.agent.session.file_requests import FileRequests
 from dragoman.backends.agent.session.host import SessionHost
 from dragoman.backends.agent.session.permission_requests import answer_agent
 from dragoman.backends.agent.session.session import AgentSession
+from dragoman.backends.agent.session.terminal_requests import TerminalRequests
 from dragoman.backends.agent.toolserver import PendingCall
 from dragoman.backends.agent.toolserver.naming import WAIT_TOOL
 from dragoman.jsonrpc import REQUEST_CANCELLED, Incoming
@@ -78,6 +87,7 @@ class AgentListener:
         # A usage that came while no reply was open.
         self._usage: UsagePart | None = None
         self._file_requests = FileRequests(host, self._dispatch)
+        self._terminal_requests = TerminalRequests(host, self._dispatch)
 
     def _dispatch(self, event: MachineEvent) -> None:
         if (
@@ -100,7 +110,9 @@ class AgentListener:
                 self._host.on_stale_update(session)
             return
         if isinstance(update.update, ToolActivity):
-            self._announce(session, session.narrator.known(update.update))
+            known = session.narrator.known(update.update)
+            self._announce(session, known)
+            self._observe_edit(known)
         if isinstance(update.update, OtherUpdate) and session.options.take(update.update):
             self._host.on_offer(session)
         for part in session.narrator.parts(update.update):
@@ -114,6 +126,15 @@ class AgentListener:
             self._host.receive(self._epoch, Spoke(part))
         if self._usage is not None:
             self._report_usage()
+
+    def _observe_edit(self, activity: ToolActivity) -> None:
+        """Let the client's observer of edits know what the agent reports to have changed."""
+        edits = self._host.client.edits
+        if edits is not None and activity.status == "completed" and activity.diffs:
+            name = self._host.permission_requests.agent_name
+            edits.reported(
+                self._host.id, name, [(diff.path, diff.old_text, diff.new_text) for diff in activity.diffs]
+            )
 
     def _report_usage(self) -> None:
         """Report the last usage, once a reply is open for it."""
@@ -170,10 +191,16 @@ class AgentListener:
         named = ApprovedEdits.named(known) if may_write else {}
 
         def answer(given: CallAnswer) -> str | None:
+            edits = host.client.edits
+            if edits is not None and isinstance(given, Granted):
+                # Before the agent has its answer, and writes.
+                edits.will_change(host.id, requests.agent_name, requests.changed_paths(action))
             notice_text = answer_agent(request, incoming, given)
             self._is_silenced = isinstance(given, Refused)
             if isinstance(given, Granted) and notice_text is None:
                 requests.edits.add(named)
+                if session.agent.link.offers_terminals:
+                    requests.commands.add(action)
             return notice_text
 
         if own is not None and refusal is not None:
@@ -214,10 +241,21 @@ class AgentListener:
         else:
             self._file_requests.serve(request, incoming)
 
+    def on_terminal(self, request: TerminalRequest, incoming: Incoming) -> None:
+        if self.session is None or not self._host.is_current(self._epoch):
+            incoming.fail(REQUEST_CANCELLED, "This session has ended.")
+        elif self._host.is_cancelling and isinstance(request, CreateTerminal):
+            incoming.fail(REQUEST_CANCELLED, "This turn has been cancelled.")
+        else:
+            self._terminal_requests.serve(request, incoming)
+
     def on_turn_end(self, end: TurnEnd) -> None:
         self._report_usage()
+        self._terminal_requests.end()
         if self._host.is_current(self._epoch):
             self._host.permission_requests.end_turn()
+            if (edits := self._host.client.edits) is not None:
+                edits.turn_ended(self._host.id)
         words: tuple[Part, ...] = ()
         if self.session is not None:
             self.session.may_send_history = False
@@ -250,6 +288,7 @@ class AgentListener:
 
     def on_closed(self) -> None:
         """The connection has ended. While the agent starts, the caller of `open_session` gets an error instead."""
+        self._terminal_requests.end()
         if self.is_up and self.session is not None and self._host.is_current(self._epoch):
             if self._allowed and not self._host.is_cancelling:
                 self._dispatch(Spoke(notice_part(self._found_out())))

@@ -63,6 +63,10 @@ class SessionPlan:
     previous: str | None = None
     last_words: str = ""
     last_answer: str = ""
+    # Whether the agent is offered files through us.
+    files: bool = False
+    # Whether it is offered terminals of the client.
+    terminals: bool = False
 
 
 async def open_session(
@@ -80,7 +84,8 @@ async def open_session(
     )
     endpoint: Endpoint | None = None
     try:
-        await started(agent, agent.link.initialize(files=settings.fs), settings, clock)
+        introducing = agent.link.initialize(files=plan.files, terminals=plan.terminals)
+        await started(agent, introducing, settings, clock)
         info = agent.link.info
         offer.note(logins=logins_of(info.auth_methods, settings.command, settings.own_env))
         name = name_of(info.agent_info, settings.command)

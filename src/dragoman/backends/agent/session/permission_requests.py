@@ -30,6 +30,7 @@ from dragoman.backends.agent.machine.types import (
 from dragoman.backends.agent.profile.settings import AgentSettings
 from dragoman.backends.agent.reply.narrator import new_activity_id
 from dragoman.backends.agent.session.actions import action_of, choose, permission_call
+from dragoman.backends.agent.session.approved_commands import ApprovedCommands
 from dragoman.backends.agent.session.approved_edits import ApprovedEdits
 from dragoman.backends.agent.session.console_requests import ConsoleRequests, WaitingRequest
 from dragoman.clock import Clock
@@ -117,6 +118,7 @@ class PermissionRequests:
         self.session = conversation
         # What was approved in the turn under way, and which turn that is: a number, to see that it is another.
         self.edits = ApprovedEdits()
+        self.commands = ApprovedCommands()
         self.turn = 0
 
     def set_tools(self, tools: tuple[ToolDefinition, ...]) -> None:
@@ -136,6 +138,13 @@ class PermissionRequests:
         """What a tool call of the agent's would do here."""
         settings, places = self._settings, self._permissions.places(self._folders)
         return action_of(activity, settings.model_id, settings.name, places, request)
+
+    def changed_paths(self, action: Action) -> tuple[str, ...]:
+        """The absolute paths of the files that an action may change."""
+        if action.risk not in ("edit", "delete"):
+            return ()
+        places = self._permissions.places(self._folders)
+        return tuple(places.absolute(path, action.folder) for path in action.paths if "\0" not in path)
 
     def decide(self, action: Action, *, read_only: bool = False) -> StepDecision:
         """What rules, approvals and settings say. `read_only`: it needs no question if nothing speaks against it."""
@@ -285,6 +294,14 @@ class PermissionRequests:
         return _refused_unasked(action, why, unreachable)
 
     @property
+    def agent_settings(self) -> AgentSettings:
+        return self._settings
+
+    @property
+    def agent_name(self) -> str:
+        return self._settings.name
+
+    @property
     def _file(self) -> str:
         """The configuration file, as the client may see it."""
         file = self._settings.config_file
@@ -366,9 +383,10 @@ class PermissionRequests:
             waiting.answer(TurnCancelled())
 
     def end_turn(self) -> None:
-        """Forget the edits that were approved in this turn."""
+        """Forget the edits and commands that were approved in this turn."""
         self.turn += 1
         self.edits.clear()
+        self.commands.clear()
 
     def close(self) -> None:
         """Close all requests, because the agent is gone: none can be answered, and none may be granted."""

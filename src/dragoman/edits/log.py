@@ -1,0 +1,174 @@
+"""The files that agents have changed, by turn, with their texts before and after. In memory only, and bounded.
+
+A file enters a turn when a permission to change it is given, when it is written through us, or when the agent reports a
+change whose text before can be told. Its text after is read when the turn ends: so a turn has what the agent left behind,
+whatever it did in between. Files that are no text, or too large, are not in it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os.path
+import secrets
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import PurePath
+
+from dragoman.edits.planned import Replacement, text_before
+from dragoman.edits.text_files import FileUnusable, text_of
+
+__all__ = ["ChangedFile", "EditLog", "EditTurn"]
+
+# A person reviews the last few.
+_MOST_TURNS = 50
+_MOST_CHARACTERS = 64 * 1024 * 1024
+# A turn that changes more is reviewed with Git.
+_MOST_FILES = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class ChangedFile:
+    """None: there was no file, or there is none any more."""
+
+    path: str
+    before: str | None
+    after: str | None
+
+    @property
+    def change(self) -> str:
+        return "created" if self.before is None else "deleted" if self.after is None else "changed"
+
+
+@dataclass(slots=True)
+class EditTurn:
+    conversation: str
+    # The agent's name, for people.
+    agent: str
+    id: str = field(default_factory=lambda: f"edits_{secrets.token_hex(8)}")
+    at: datetime = field(default_factory=lambda: datetime.now(UTC))
+    files: dict[str, ChangedFile] = field(default_factory=dict)
+    # Whether its client was told about it.
+    is_announced: bool = False
+
+    @property
+    def has_room(self) -> bool:
+        return len(self.files) < _MOST_FILES and self.size < _MOST_CHARACTERS
+
+    @property
+    def size(self) -> int:
+        return sum(len(file.before or "") + len(file.after or "") for file in self.files.values())
+
+
+class EditLog:
+    """An `lm.client_services.EditObserver`."""
+
+    def __init__(self) -> None:
+        # Turns under way, by conversation; and those that have ended, the oldest first.
+        self._open: dict[str, EditTurn] = {}
+        self._ended: deque[EditTurn] = deque()
+        self._ending: set[asyncio.Task[None]] = set()
+
+    # As an observer.
+
+    def will_change(self, conversation: str, agent: str, paths: Iterable[str]) -> None:
+        # Read at once, on the event loop: the agent may write as soon as it has its answer.
+        for path in map(os.path.realpath, paths):
+            turn = self._turn(conversation, agent)
+            if path not in turn.files and turn.has_room:
+                self._add(turn, path)
+
+    def _add(self, turn: EditTurn, path: str) -> None:
+        try:
+            text = text_of(path)
+        except FileUnusable:
+            return
+        turn.files[path] = ChangedFile(path, text, text)
+
+    def changed(self, conversation: str, agent: str, path: str, before: str | None, after: str) -> None:
+        turn = self._turn(conversation, agent)
+        if path not in turn.files and turn.has_room:
+            turn.files[path] = ChangedFile(path, before, after)
+
+    def reported(self, conversation: str, agent: str, diffs: Iterable[tuple[str, str | None, str]]) -> None:
+        by_path: dict[str, list[Replacement]] = {}
+        for path, old, new in diffs:
+            if PurePath(path).is_absolute() and "\0" not in path:
+                by_path.setdefault(os.path.realpath(path), []).append(Replacement(path, old, new))
+        for path, replacements in by_path.items():
+            turn = self._turn(conversation, agent)
+            if path in turn.files or not turn.has_room:
+                continue
+            try:
+                after = text_of(path)
+            except FileUnusable:
+                continue
+            before: tuple[str | None] | None = (after,)
+            for replacement in reversed(replacements):
+                before = None if before is None else text_before(replacement, before[0])
+            if before is not None:
+                turn.files[path] = ChangedFile(path, before[0], after)
+
+    def turn_ended(self, conversation: str) -> None:
+        turn = self._open.pop(conversation, None)
+        if turn is None or not turn.files:
+            return
+        task = asyncio.create_task(self._end(turn))
+        self._ending.add(task)
+        task.add_done_callback(self._ending.discard)
+
+    # For a front end.
+
+    async def settled(self) -> None:
+        """Wait until the texts of turns that have ended are read."""
+        while self._ending:
+            await asyncio.wait(self._ending)
+
+    def newest_first(self) -> tuple[EditTurn, ...]:
+        return tuple(reversed(self._ended))
+
+    def find(self, turn: str) -> EditTurn | None:
+        return next((each for each in self._ended if each.id == turn), None)
+
+    def take_news(self, conversation: str) -> EditTurn | None:
+        """The last turn of a conversation, if its client was not told about it yet."""
+        turn = next((each for each in self.newest_first() if each.conversation == conversation), None)
+        if turn is None or turn.is_announced:
+            return None
+        turn.is_announced = True
+        return turn
+
+    def forget(self, turn: EditTurn, path: str) -> None:
+        """A file's change was taken back."""
+        turn.files.pop(path, None)
+        if not turn.files and turn in self._ended:
+            self._ended.remove(turn)
+
+    def _turn(self, conversation: str, agent: str) -> EditTurn:
+        return self._open.setdefault(conversation, EditTurn(conversation, agent))
+
+    async def _end(self, turn: EditTurn) -> None:
+        turn.files = await asyncio.to_thread(_with_texts_now, turn.files)
+        if not turn.files:
+            return
+        turn.at = datetime.now(UTC)
+        self._ended.append(turn)
+        while len(self._ended) > _MOST_TURNS or (len(self._ended) > 1 and self._size() > _MOST_CHARACTERS):
+            self._ended.popleft()
+
+    def _size(self) -> int:
+        return sum(turn.size for turn in self._ended)
+
+
+def _with_texts_now(files: dict[str, ChangedFile]) -> dict[str, ChangedFile]:
+    """The files that differ from what they were."""
+    found: dict[str, ChangedFile] = {}
+    for path, file in files.items():
+        try:
+            after = text_of(path)
+        except FileUnusable:
+            continue
+        if after != file.before:
+            found[path] = ChangedFile(path, file.before, after)
+    return found
