@@ -202,7 +202,7 @@ def test_text_of_a_reply_that_is_not_open_changes_nothing() -> None:
 
 def test_h20_a_stored_conversation_belongs_to_the_client_behind_its_connection() -> None:
     started = JournalStarted("agent", "m", ("/folder",), "http:", client="behind")
-    [(_, stored)] = decode_events(encode_events([(0.0, without_content(started))]))
+    [(_, stored)] = decode_events(encode_events([(0.0, started)]))
     fold = ConversationFold("c").apply_all([stored])
     assert fold.record.scope == Scope("m", ("/folder",), "http:", "behind")
     kept = msgspec.msgpack.decode(msgspec.msgpack.encode(fold.state), type=ConversationState)
