@@ -418,7 +418,8 @@ class Consumers(RuleBasedStateMachine):
         """The same history in a second chat: both may go on."""
         chat = self.pick(data)
         other = f"copy {next(self.numbers)}" if chat.consumer_id is not None else None
-        self.chats.append(replace(chat, entries=list(chat.entries), consumer_id=other))
+        # The copy has sent nothing that it could send again.
+        self.chats.append(replace(chat, entries=list(chat.entries), consumer_id=other, key={}))
 
     def pick(self, data: st.DataObject) -> Chat:
         return data.draw(st.sampled_from(self.chats))
