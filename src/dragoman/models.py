@@ -10,8 +10,9 @@ import asyncio
 import logging
 import os
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
 
@@ -33,6 +34,7 @@ from dragoman.config import (
 )
 from dragoman.lm import (
     Capabilities,
+    DataPart,
     ErrorKind,
     GuardedModel,
     LanguageModel,
@@ -40,6 +42,7 @@ from dragoman.lm import (
     ModelInfo,
     with_capability_tags,
 )
+from dragoman.lm.offering import OfferingModel
 from dragoman.logs import Redaction
 from dragoman.nearest import nearest
 
@@ -56,6 +59,7 @@ if TYPE_CHECKING:
     from dragoman.store import AgentStore, Database
 
 __all__ = [
+    "AgentSource",
     "LiveConversation",
     "ModelNotUsable",
     "Models",
@@ -196,6 +200,10 @@ class Conversing(Protocol):
 
     def conversations(self) -> Iterable[LiveConversation]: ...
 
+    def marker(self, conversation: str, turn: int, response: int) -> DataPart:
+        """The marker by which a request goes on after this response."""
+        ...
+
 
 class ModelSource(Protocol):
     """What a front end needs of the configured models. `Models` is the one that the commands use."""
@@ -214,6 +222,27 @@ class ModelSource(Protocol):
         ...
 
     async def close(self) -> None: ...
+
+
+class AgentSource(ModelSource, Protocol):
+    """With what belongs to agents: their conversations, and what they offer."""
+
+    @property
+    def journals(self) -> Journals: ...
+
+    def conversing(self, model_id: str) -> Conversing | None:
+        """The model of that name, if it is an agent. Raises `LanguageModelError` if there is none."""
+        ...
+
+    def offering(self, model_id: str) -> OfferingModel | None:
+        """The model of that name, if it offers something to choose. Raises `LanguageModelError` if there is none."""
+        ...
+
+    def watch_offers(self, on_change: Callable[[str], None]) -> None:
+        """Call a function with the id of each model whose offer has changed."""
+        ...
+
+    def conversations(self) -> tuple[LiveConversation, ...]: ...
 
 
 class Models:
@@ -246,7 +275,9 @@ class Models:
         self._permissions = permissions
         self._learnt = learnt
         self._learning: list[Learning] = []
-        self._conversing: list[Conversing] = []
+        self._conversing: dict[str, Conversing] = {}
+        self._offering: dict[str, OfferingModel] = {}
+        self._on_offer: Callable[[str], None] | None = None
 
     @property
     def permissions(self) -> PermissionServices:
@@ -271,7 +302,10 @@ class Models:
             if isinstance(model, Learning):
                 self._learning.append(model)
             if isinstance(model, Conversing):
-                self._conversing.append(model)
+                self._conversing[model_id] = model
+            if isinstance(model, OfferingModel):
+                self._offering[model_id] = model
+                model.watch_offer(partial(self._offer_changed, model_id))
             self._made[model_id] = GuardedModel(model, style)
         return self._made[model_id]
 
@@ -282,7 +316,22 @@ class Models:
 
     def conversations(self) -> tuple[LiveConversation, ...]:
         """The conversations of all models that are in this process."""
-        return tuple(each for model in self._conversing for each in model.conversations())
+        return tuple(each for model in self._conversing.values() for each in model.conversations())
+
+    def conversing(self, model_id: str) -> Conversing | None:
+        self.get(model_id)
+        return self._conversing.get(model_id)
+
+    def offering(self, model_id: str) -> OfferingModel | None:
+        self.get(model_id)
+        return self._offering.get(model_id)
+
+    def watch_offers(self, on_change: Callable[[str], None]) -> None:
+        self._on_offer = on_change
+
+    def _offer_changed(self, model_id: str) -> None:
+        if self._on_offer is not None:
+            self._on_offer(model_id)
 
     def infos(self) -> tuple[ModelInfo, ...]:
         """The info of every usable model. Why a model is unusable is in the log, and in the error of `get`."""
@@ -338,6 +387,7 @@ class Models:
         """Close all models, and end their agents."""
         self._learning.clear()
         self._conversing.clear()
+        self._offering.clear()
         made, self._made = self._made, {}
         for model in made.values():
             await model.close()
@@ -500,6 +550,7 @@ def _folder_of(model: AcpModel) -> Path:
 def _agent(model_id: str, model: AcpModel, config: Config, shared: SharedServices) -> AgentModel:
     from dragoman.backends.agent.model import AgentModel  # noqa: PLC0415
     from dragoman.backends.agent.profile.observations import Observations  # noqa: PLC0415
+    from dragoman.backends.agent.profile.offer import RememberedOffer  # noqa: PLC0415
     from dragoman.backends.agent.profile.settings import AgentSettings, Timing  # noqa: PLC0415
     from dragoman.backends.agent.profile.traits import traits_of  # noqa: PLC0415 - only agents need it
 
@@ -511,11 +562,12 @@ def _agent(model_id: str, model: AcpModel, config: Config, shared: SharedService
         )
     traits = traits_of(model.agent, config.facts)
     conversation = config.conversation
+    own_env = {**dict(traits.env), **model.env}
     settings = AgentSettings(
         model_id,
         model.name or model_id,
         model.command,
-        {**(inherited(config) if model.env_inherit else {}), **dict(traits.env), **model.env},
+        {**(inherited(config) if model.env_inherit else {}), **own_env},
         _folder_of(model),
         traits,
         Timing(
@@ -534,6 +586,7 @@ def _agent(model_id: str, model: AcpModel, config: Config, shared: SharedService
         model.fs,
         model.tool_limit_seconds,
         model.auth,
+        own_env=own_env,
         config_file=(config.source_of(model_id).path or user_config_file()).absolute(),
         ledger=shared.ledger,
         max_agents=conversation.max_agents,
@@ -561,6 +614,7 @@ def _agent(model_id: str, model: AcpModel, config: Config, shared: SharedService
         journals=shared.journals,
         key=shared.key,
         observations=Observations(shared.learnt),
+        offer=RememberedOffer(model_id, model.command, shared.learnt),
     )
 
 

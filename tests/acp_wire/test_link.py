@@ -123,7 +123,7 @@ async def test_f9_a_login_that_is_needed_is_told_with_the_ways_and_in_the_agents
     ]
 
 
-_LIMITED = b'{"code":-32000,"message":"rate limited, try later"}'
+_BUSY = b'{"code":-32000,"message":"busy, try later"}'
 
 
 def _failing(link: AgentLink, method: str) -> Awaitable[object]:
@@ -166,9 +166,9 @@ class _NoListener:
 )
 async def test_f8_f9_without_a_way_to_log_in_an_error_is_what_the_agent_says_that_it_is(method: str) -> None:
     with pytest.raises(LanguageModelError) as failure:
-        await asyncio.wait_for(_failing(_linked(_LIMITED, b"error"), method), 10)
+        await asyncio.wait_for(_failing(_linked(_BUSY, b"error"), method), 10)
     assert failure.value.kind == "agent_failed"
-    assert failure.value.message.endswith(": rate limited, try later.")
+    assert failure.value.message.endswith(": busy, try later.")
 
 
 @pytest.mark.parametrize(("info", "kind"), [(None, "agent_failed"), (_METHODS, "auth_required")])
@@ -176,13 +176,13 @@ async def test_f8_f9_a_prompt_that_fails_keeps_the_agents_own_words(
     info: Initialized | None, kind: str
 ) -> None:
     ended: asyncio.Future[TurnEnd] = asyncio.get_running_loop().create_future()
-    link = _linked(_LIMITED, b"error")
+    link = _linked(_BUSY, b"error")
     link.info = info or link.info
     link.prompt("s", (), ended.set_result)
     end = await asyncio.wait_for(ended, 10)
     assert isinstance(end, LanguageModelError)
     assert end.kind == kind
-    assert end.message.endswith(": rate limited, try later.")
+    assert end.message.endswith(": busy, try later.")
 
 
 @pytest.mark.parametrize(
@@ -216,6 +216,29 @@ async def test_a_long_error_of_an_agent_is_cut() -> None:
     assert "mmm… ddd" in failure.value.message
     assert failure.value.message.endswith("ddd…")
     assert len(failure.value.message) < 2_000
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        b'{"code":429,"message":"Try again later."}',
+        b'{"code":-32603,"message":"Internal error","data":{"details":"429 rate limit exceeded"}}',
+        b'{"code":-32603,"message":"Internal error","data":{"message":"You have hit your usage limit."}}',
+        b'{"code":-32000,"message":"Too Many Requests"}',
+        b'{"code":-32603,"message":"RESOURCE_EXHAUSTED: quota"}',
+        b'{"code":-32603,"message":"API error: status 429"}',
+    ],
+)
+async def test_an_agents_rate_limit_is_told_as_one(error: bytes) -> None:
+    ended: asyncio.Future[TurnEnd] = asyncio.get_running_loop().create_future()
+    link = _linked(error, b"error")
+    link.info = _METHODS
+    link.prompt("s", (), ended.set_result)
+    end = await asyncio.wait_for(ended, 10)
+    assert isinstance(end, LanguageModelError)
+    assert end.kind == "rate_limited"
+    assert end.hint == "Wait until the limit of the account ends, or use another model."
+    assert not end.is_transient, "the agent has retried; another prompt would stand in its session twice"
 
 
 async def test_f9_a_login_that_fails_is_told_in_the_agents_own_words_once() -> None:
@@ -255,11 +278,11 @@ async def test_f10_f16_what_became_of_words_in_mid_turn_is_told(result: bytes, *
 async def test_a_mode_that_cannot_be_set_is_told_in_the_agents_own_words(
     info: Initialized | None, kind: str, hint: str
 ) -> None:
-    link = _linked(_LIMITED, b"error")
+    link = _linked(_BUSY, b"error")
     link.info = info or link.info
     settings = AgentSettings("fake", "Fake", (), {}, Path("/"), mode="plan")
     with pytest.raises(LanguageModelError) as failure:
         await asyncio.wait_for(configure(link, "s", SessionCreated("s"), settings), 10)
     assert failure.value.kind == kind
-    assert failure.value.message.endswith(": rate limited, try later.")
+    assert failure.value.message.endswith(": busy, try later.")
     assert str(failure.value.hint).startswith(hint)

@@ -6,6 +6,9 @@ Its first argument is a JSON object:
     start                   "exit" for one that is broken
     refuses                 a variable that must not be in its environment
     login                   for one that wants that
+    account, methods        it wants a login until that file exists; its command with the argument `login` makes the file.
+                            The ways to log in that it names
+    refused                 what it refuses for want of that: "session/new" (the default), or "session/prompt"
     calls, wary             whether it calls the tool that it is offered, and asks about that in a form of its own
     unasked, defies, skips  what it does without asking, although it was refused, or not at all: "command", "edit",
                             "delete", "fetch"; what is in none of them it asks about, and leaves when it is refused
@@ -206,13 +209,17 @@ class Agent:
             self.offers_files = bool(files.get("writeTextFile"))
             info = {"name": "packaged", "title": options.get("title"), "version": options.get("version", "0")}
             methods = [{"id": "key", "name": options.get("way", "A key")}] if options.get("login") else []
+            methods += options.get("methods", [])
             can = {"promptCapabilities": {"image": bool(options.get("images"))}}
             said = {"agentInfo": info, "authMethods": methods, "agentCapabilities": can}
             self.send(id=id_, result={"protocolVersion": 1, **said})
-        elif method == "session/new" and options.get("login"):
+        elif method == "authenticate":
+            Path(options["account"]).touch()
+            self.send(id=id_, result={})
+        elif method in self.refused():
             self.send(id=id_, error={"code": -32000, "message": "Authentication required"})
         elif method == "session/new":
-            self.tools = Tools(params["mcpServers"][0])
+            self.tools = Tools(params["mcpServers"][0]) if params["mcpServers"] else None
             self.folder = Path(params["cwd"])
             self.send(id=id_, result={"sessionId": "s", **options.get("state", {})})
         elif method == "session/set_mode":
@@ -222,6 +229,14 @@ class Agent:
             self.take_prompt(params["prompt"])
         elif method == "session/cancel" and not options.get("deaf"):
             self.end("cancelled")
+
+    def refused(self) -> tuple[str, ...]:
+        """What it refuses for want of a login."""
+        if self.options.get("login"):
+            return ("session/new",)
+        if "account" in self.options and not Path(self.options["account"]).exists():
+            return (self.options.get("refused", "session/new"),)
+        return ()
 
     def take_prompt(self, blocks: list[dict[str, Any]]) -> None:
         options, words = self.options, "".join(block.get("text", "") for block in blocks)
@@ -253,6 +268,11 @@ class Agent:
 
 def main() -> None:
     options = json.loads(sys.argv[1]) if len(sys.argv) > 1 else {}
+    if sys.argv[2:] == ["login"]:
+        input("Your name: ")
+        Path(options["account"]).touch()
+        print("You are logged in.")
+        return
     if options.get("start") == "exit" or options.get("refuses", "") in os.environ:
         print("a part of me is missing", file=sys.stderr)
         sys.exit(3)

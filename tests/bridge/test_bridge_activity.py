@@ -87,14 +87,14 @@ async def test_usage_is_what_the_agent_says(bridge: Bridge) -> None:
     assert not any(part.mime_type == "usage" for part in answer.data)
 
 
-async def test_usage_without_tokens_is_nothing_to_a_consumer_without_the_part(bridge: Bridge) -> None:
+async def test_the_context_is_told_to_a_consumer_without_the_part(bridge: Bridge) -> None:
     answer = await bridge.chat().do(
         ["update", {"sessionUpdate": "usage_update", "used": 10, "size": 100}], ["say", "."]
     )
     assert not [part for part in answer.parts if isinstance(part, UsagePart)]
     assert [
         decode(part.data) for part in answer.parts if isinstance(part, DataPart) and part.mime_type == "usage"
-    ] == []
+    ] == [{"prompt_tokens": 10, "completion_tokens": 0, "total_tokens": 10, "context_size": 100}]
 
 
 async def test_a_step_that_goes_on_while_nobody_listens_is_kept_as_it_is_in_the_end(bridge: Bridge) -> None:

@@ -13,6 +13,7 @@ from dragoman.lm import (
     ToolDefinition,
     user,
 )
+from dragoman.lm.messages import messages_from
 
 pytestmark = pytest.mark.long
 
@@ -150,3 +151,15 @@ async def test_t25_a_person_who_takes_longer_than_the_agent_can_wait_sees_one_ca
     assert answer.text.count("yes, at last") == 1
     assert "<wait_for_result returned: yes, at last>" in answer.text
     await chat.echo()
+
+
+async def test_result_content_of_an_unknown_kind_reaches_the_agent_as_json(bridge: Bridge) -> None:
+    """As an editor sends it: VS Code's type of the content ends with `unknown`."""
+    chat = bridge.chat()
+    [look] = (await chat.do(["call", "look", {}], ["say", "done"])).calls
+    content = [{"type": "hologram", "depth": 3}, {"type": "text", "value": "and words"}]
+    sent = {"role": "user", "content": [{"type": "tool_result", "callId": look.call_id, "content": content}]}
+    [message] = messages_from([sent])
+    [returned] = message.results
+    answer = await chat.give(returned)
+    assert answer.text == '<look returned: [application/json: {"type":"hologram","depth":3}]and words>done'

@@ -63,6 +63,8 @@ async def test_p27_file_access_is_neither_declared_nor_given_unless_it_is_on(
     assert declared["clientCapabilities"] == {
         "fs": {"readTextFile": False, "writeTextFile": False},
         "terminal": False,
+        "auth": {"terminal": True},
+        "_meta": {"terminal-auth": True},
     }
     assert [answer["code"] for answer in _answers(bridge)] == [METHOD_NOT_FOUND] * 2
     assert _text(notes) == _OLD

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.cli import doctor, main
+from dragoman import __version__
+from dragoman.cli import installation, main, trial
 from own_home import configure
 
 
@@ -14,7 +15,8 @@ def _lines(shown: str) -> dict[str, str]:
     """Each finding by the words that follow its level, with its level and next steps."""
     found: dict[str, str] = {}
     what = ""
-    for line in shown.splitlines():
+    findings, _, _ = shown.partition("\n\n")
+    for line in findings.splitlines():
         if line.startswith("      "):
             found[what] += "\n" + line.strip()
         else:
@@ -24,18 +26,39 @@ def _lines(shown: str) -> dict[str, str]:
     return found
 
 
-def test_a_fresh_installation_is_fine(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def _next(shown: str) -> str:
+    """The one next step: the last line."""
+    _, _, last = shown.partition("\n\n")
+    assert last.startswith("Next: ")
+    assert last.endswith("\n")
+    return last.removeprefix("Next: ").removesuffix("\n")
+
+
+def test_a_fresh_installation_begins_with_the_model_and_ends_with_the_next_step(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["doctor"]) == 0
-    found = _lines(capsys.readouterr().out)
-    assert {text.partition("\n")[0] for text in found.values()} == {"ok"}
-    assert f"state in {home}/.local/state/dragoman/dragoman.db" in found
+    shown = capsys.readouterr().out
     version = ".".join(map(str, sys.version_info[:3]))
-    assert f"Python {version} ({sys.executable})" in found
-    assert found["no configuration file: everything as it comes"] == (
-        "ok\n→ For an agent that is known: dragoman agents"
-        f"\n→ For any other, or an endpoint: write {home}/.config/dragoman/dragoman.toml"
-    )
-    assert any(what.startswith("model demo (kind acp): ") for what in found)
+    system = {"linux": "Linux", "darwin": "macOS"}[sys.platform]
+    assert shown.splitlines() == [
+        "ok    demo (Demo agent): built in",
+        "ok    no configuration file; using defaults",
+        f"ok    state in {home}/.local/state/dragoman/dragoman.db",
+        f"ok    Dragoman {__version__}, Python {version}, {system}",
+        "",
+        "Next: dragoman init, to choose an agent and try it",
+    ]
+
+
+def test_verbose_lists_every_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["doctor", "-v"]) == 0
+    shown = capsys.readouterr().out
+    assert shown.startswith("ok    demo (Demo agent): built in\n")
+    found = _lines(shown)
+    version = ".".join(map(str, sys.version_info[:3]))
+    assert found[f"Python {version} ({sys.executable})"] == "ok"
+    assert found[f"msgspec {metadata.version('msgspec')}"] == "ok"
 
 
 def test_every_dependency_of_the_package_is_looked_at(
@@ -43,7 +66,7 @@ def test_every_dependency_of_the_package_is_looked_at(
 ) -> None:
     requirements = ["msgspec >=0.19", "rich>=14 ; sys_platform != 'win32'", "pytest ; extra == 'dev'"]
     monkeypatch.setattr(metadata, "requires", lambda _name: requirements)
-    assert main(["doctor"]) == 0
+    assert main(["doctor", "--verbose"]) == 0
     found = _lines(capsys.readouterr().out)
     assert found[f"msgspec {metadata.version('msgspec')}"] == "ok"
     assert found[f"rich {metadata.version('rich')}"] == "ok"
@@ -77,19 +100,22 @@ def test_models_are_listed_with_what_they_lack(
         '[keys.build]\nkey = "build-key"\nworkspaces = ["nowhere"]\n'
     )
     assert main(["doctor"]) == 0
-    found = _lines(capsys.readouterr().out)
+    shown = capsys.readouterr().out
+    found = _lines(shown)
     unset = "the environment variable NOT_SET is not set. Set it first, or write the value here."
     nowhere = f'"workspaces" in [keys.build]: "{Path.cwd()}/nowhere" is not a folder. Make it first.'
     problems = f"dragoman.toml:20: {unset}\n→ dragoman.toml:23: {nowhere}"
     assert found["configuration in dragoman.toml"] == f"warn\n→ {problems}"
-    assert found["model tape (kind script): The Tape"] == "ok"
-    assert found["model gateway (kind responses)"] == f"warn\n→ dragoman.toml:15: {unset}"
-    assert found["model agent (kind acp): agent"].startswith(
+    assert found["tape (The Tape): ready"] == "ok"
+    assert found["gateway: variable not set"] == f"warn\n→ dragoman.toml:15: {unset}"
+    assert found["agent: command not found"].startswith(
         "warn\n→ The command no-such-program-anywhere is not found. Install it, or give its full path."
     )
-    assert found["model self (kind acp): self"] == "ok"
-    lost = found["model lost (kind script)"]
+    assert found["self: built in"] == "ok"
+    lost = found["lost: not usable"]
     assert lost.startswith(f"warn\n→ {Path.cwd()}/none.jsonl: the script cannot be read")
+    step = "The command no-such-program-anywhere is not found. Install it, or give its full path."
+    assert _next(shown) == f"{step} (agent: command not found)"
 
 
 @pytest.mark.usefixtures("home")
@@ -100,8 +126,8 @@ def test_i4_an_agent_that_is_started_so_that_it_does_not_ask_is_warned_of(
     configure(f'[models.bold]\n{entry}]\n[models.careful]\n{entry}, "--no-shell"]\nfs = true\n')
     assert main(["doctor"]) == 0
     found = _lines(capsys.readouterr().out)
-    assert found["model careful (kind acp): careful"] == "ok"
-    bold = found["model bold (kind acp): bold"]
+    assert found["careful: installed"] == "ok"
+    bold = found["bold: built in"]
     assert bold.startswith("warn\n→ It runs commands without asking.")
     assert "Set fs = true." in bold
 
@@ -112,7 +138,17 @@ def test_i4_a_caution_is_printed_once(line: str, capsys: pytest.CaptureFixture[s
     configure('[models.asks]\nkind = "acp"\nagent = "qwen"\ncommand = ["dragoman", "demo-agent"]\n')
     assert main(line.split()) == 0
     shown = capsys.readouterr()
-    assert (shown.out + shown.err).count("A model approves what it does") == 1
+    findings, _, _ = (shown.out + shown.err).partition("\n\nNext: ")
+    assert findings.count("A model approves what it does") == 1
+
+
+def test_declarations_that_make_no_tool_usable_are_warned_of(capsys: pytest.CaptureFixture[str]) -> None:
+    configure('[tools]\ndeclarations = ["tools.json"]\n')
+    assert main(["doctor"]) == 0
+    found = _lines(capsys.readouterr().out)
+    assert found["dragoman.toml:2: `declarations` makes no tool usable"].startswith(
+        "warn\n→ It only describes"
+    )
 
 
 def test_a_file_without_problems_is_named(capsys: pytest.CaptureFixture[str]) -> None:
@@ -152,18 +188,18 @@ def test_a_library_that_is_missing_fails(
 
 
 def test_versions_of_python() -> None:
-    assert doctor.python((3, 11, 0)).level == "ok"
-    assert doctor.python((4, 0, 0)).level == "ok"
-    old = doctor.python((3, 10, 9))
+    assert installation.python((3, 11, 0)).level == "ok"
+    assert installation.python((4, 0, 0)).level == "ok"
+    old = installation.python((3, 10, 9))
     assert (old.level, old.next_step) == ("fail", "Install Python 3.11 or newer.")
 
 
 def test_platforms() -> None:
-    assert doctor.system("linux").level == "ok"
-    assert doctor.system("darwin").level == "ok"
-    assert "WSL" in doctor.system("win32").next_step
-    assert doctor.system("win32").level == "fail"
-    assert doctor.system("freebsd14").level == "warn"
+    assert installation.system("linux").level == "ok"
+    assert installation.system("darwin").level == "ok"
+    assert "WSL" in installation.system("win32").next_step
+    assert installation.system("win32").level == "fail"
+    assert installation.system("freebsd14").level == "warn"
 
 
 # --- With a model. ---------------------------------------------------------------------------------------------------
@@ -177,34 +213,38 @@ def _script(*steps: str) -> None:
 def test_a_model_that_answers(capsys: pytest.CaptureFixture[str]) -> None:
     _script('{"say": "Hello,\\n' + "a" * 100 + '."}')
     assert main(["doctor", "tape"]) == 0
-    *_, model, answer = capsys.readouterr().out.splitlines()
-    assert model.startswith("ok    model tape (kind script)")
+    shown = capsys.readouterr().out
+    model, answer, *_ = shown.splitlines()
+    assert model == "ok    tape (Script): ready"
     assert answer.startswith("ok    tape answered in 0.")
     assert answer.endswith(" s: Hello,\\n" + "a" * 53 + "…")
+    assert _next(shown) == "dragoman chat tape"
 
 
 def test_only_that_model_is_looked_at(capsys: pytest.CaptureFixture[str]) -> None:
     _script('{"say": "Hello."}')
     assert main(["doctor", "tape"]) == 0
-    assert "model demo" not in capsys.readouterr().out
+    assert "demo" not in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("hint", ["", ', "hint": "Log in first."'])
 def test_a_model_that_fails(hint: str, capsys: pytest.CaptureFixture[str]) -> None:
     _script('{"fail": "auth_required", "message": "Nobody is logged in."' + hint + "}")
     assert main(["doctor", "tape"]) == 1
-    text = _lines(capsys.readouterr().out)["tape does not answer: Nobody is logged in."]
+    shown = capsys.readouterr().out
+    text = _lines(shown)["tape does not answer: Nobody is logged in."]
     assert text == ("fail\n→ Log in first." if hint else "fail")
+    assert not hint or _next(shown) == "Log in first."
 
 
 def test_a_model_that_says_nothing(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(doctor, "_ANSWER_SECONDS", 0.01)
+    monkeypatch.setattr(trial, "_ANSWER_SECONDS", 0.01)
     _script('{"wait": "forever"}')
     assert main(["doctor", "tape"]) == 1
     found = _lines(capsys.readouterr().out)
-    assert found["tape has not answered in 0.01 seconds"].startswith("fail\n→ ")
+    assert found["tape does not answer: It has said nothing for 0.01 seconds."].startswith("fail\n→ ")
 
 
 def test_a_model_that_cannot_be_started(capsys: pytest.CaptureFixture[str]) -> None:

@@ -112,7 +112,7 @@ def test_the_server(program: list[str]) -> None:
 
 
 def test_doctor_finds_everything_in_its_place(program: list[str]) -> None:
-    done = _run(program, "doctor", "mine")
+    done = _run(program, "doctor", "mine", "-v")
     assert done.returncode == 0, done.stdout
     assert f"({program[0]})" in done.stdout
     assert "the stäte/dragoman.db" in done.stdout

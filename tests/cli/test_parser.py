@@ -13,11 +13,12 @@ from dragoman.cli.manual import MANUAL
 from dragoman.cli.parser import parse, parsers
 
 
-def test_without_arguments_the_three_most_useful_commands(capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_arguments_the_four_most_useful_commands(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([]) == 0
     shown = capsys.readouterr()
     assert [line.split()[1] for line in shown.out.splitlines() if line.startswith("  dragoman")] == [
         "demo",
+        "init",
         "chat",
         "doctor",
     ]

@@ -156,9 +156,10 @@ def test_a_folder_that_is_gone_is_told() -> None:
 
 def test_characters_that_the_terminal_cannot_show_are_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONIOENCODING", "ascii")
+    configure('[models.claude]\nkind = "acp"\nagent = "claude"\n')
     done = _run("doctor")
     assert done.returncode == 0
-    assert "      ? For an agent" in done.stdout
+    assert '      ? "claude" names the agent' in done.stdout
 
 
 def test_an_interrupt_ends_quietly_with_130() -> None:
@@ -172,7 +173,7 @@ def test_an_interrupt_ends_quietly_with_130() -> None:
         text=True,
     ) as process:
         assert process.stdout is not None
-        assert any("model silent" in line for line in process.stdout)
+        assert any("silent (" in line for line in process.stdout)
         process.send_signal(signal.SIGINT)
         _, errors = process.communicate(timeout=_LIMIT)
     assert (process.returncode, errors.removeprefix("asking silent …\n")) == (130, "")

@@ -21,17 +21,17 @@ _HEAD = """# Clients
 Written by `make clients-table`; not by hand.
 
 `make test-clients` runs each of these clients, in the version below, against `dragoman serve` with
-an agent, and through a second server in front of the first. It is offline. "yes" is a scenario that
-works both ways: the client shows what the agent said, and the agent gets each prompt once.
-[Over HTTP](http.md#from-other-programs) says how to set them up. Open WebUI is tested in a browser
-(`make test-openwebui`).
+an agent: directly, and through a second `dragoman serve` that uses the first as its endpoint. It is
+offline. "yes": the scenario works both ways. The client shows what the agent said, and the agent
+gets each prompt once. [Over HTTP](http.md#from-other-programs) says how to set them up. Open WebUI
+is tested in a browser (`make test-openwebui`).
 
 - *text*: an answer as a whole. *stream*: the client shows its first words while the agent goes on.
 - *tool loop*, *parallel tools*: the agent calls functions of the client, one or two at once, and
   gets their results.
 - *second turn*: it goes on in the same session of the agent.
 - *thinking*: the client has the agent's thoughts, apart from its answer.
-- *structured output*: an object of a given form, by each of the client's ways to one.
+- *structured output*: an object of a given form, by every method that the client has for it.
 - *abort*: the client leaves in mid-stream, and the agent stops.
 """
 

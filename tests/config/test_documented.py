@@ -9,6 +9,7 @@ import pytest
 from dragoman.backends.agent.profile.traits import CATALOGUE
 from dragoman.config import (
     AcpModel,
+    ChatConfig,
     ConsoleConfig,
     ConversationConfig,
     JournalConfig,
@@ -74,6 +75,7 @@ def _default(field: msgspec.structs.FieldInfo) -> str | None:
         ("`[conversation]`", ConversationConfig),
         ("`[journal]`", JournalConfig),
         ("`[tools]`", Tools),
+        ("`[chat]`", ChatConfig),
         ("`[[policy]]`", PolicyRule),
         ("`[loop]`", Loop),
         ("`[serve]`", Serve),

@@ -8,8 +8,15 @@ from pathlib import Path
 import pytest
 from hypothesis import given, strategies as st
 
-from dragoman.config import ConfigError
-from dragoman.config.editing import add_rules, with_model, without_model, write
+from dragoman.config import ConfigError, load
+from dragoman.config.editing import (
+    add_rules,
+    set_chat_value,
+    with_chat_value,
+    with_model,
+    without_model,
+    write,
+)
 
 _FILE = Path("dragoman.toml")
 _VALUES = {"kind": "acp", "agent": "claude"}
@@ -126,3 +133,51 @@ def test_a_folder_that_cannot_be_made_is_a_clear_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(ConfigError, match="cannot be written"):
         add_rules(tmp_path / "file" / "dragoman.toml", '[[policy]]\ndecision = "ask"\n')
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("", '[chat]\nmodel = "a"\n'),
+        ("# mine\n[loop]\nturns = 3", '# mine\n[loop]\nturns = 3\n\n[chat]\nmodel = "a"\n'),
+        ('[chat] # here\nmodel = "b" # old\n\n[loop]\n', '[chat] # here\nmodel = "a"\n\n[loop]\n'),
+        ('[chat]\ntools_off = ["x"]\n', '[chat]\nmodel = "a"\ntools_off = ["x"]\n'),
+        ("[chat]", '[chat]\nmodel = "a"\n'),
+    ],
+)
+def test_a_value_of_the_chat_is_written_where_it_belongs(before: str, after: str) -> None:
+    assert with_chat_value(_FILE, before, "model", "a") == after
+
+
+def test_a_value_that_is_none_or_empty_is_removed() -> None:
+    text = '[chat]\nmodel = "a"\ntools_off = ["x", "y"]\n# mine\n'
+    assert with_chat_value(_FILE, text, "model", None) == '[chat]\ntools_off = ["x", "y"]\n# mine\n'
+    assert with_chat_value(_FILE, text, "tools_off", ()) == '[chat]\nmodel = "a"\n# mine\n'
+    assert with_chat_value(_FILE, "", "model", None) == ""
+
+
+@pytest.mark.parametrize(
+    "text", ['chat = { model = "b" }\n', 'chat.model = "b"\n', '[chat]\ntools_off = [\n "x",\n]\n']
+)
+def test_a_form_that_cannot_be_changed_is_left_alone(text: str) -> None:
+    key = "tools_off" if "tools_off" in text else "model"
+    with pytest.raises(ConfigError, match="Write it by hand"):
+        with_chat_value(_FILE, text, key, "a" if key == "model" else ("a",))
+
+
+def test_a_file_with_a_mistake_is_not_written_to(tmp_path: Path) -> None:
+    file = tmp_path / "dragoman.toml"
+    file.write_text("[loop]\nturn = 3\n")
+    with pytest.raises(ConfigError, match="turn"):
+        set_chat_value(file, "tools_off", ("x",))
+    file.write_text("")
+    with pytest.raises(ConfigError, match="there is no model"):
+        set_chat_value(file, "model", "nobody")
+    assert file.read_text() == ""
+    set_chat_value(tmp_path / "new" / "dragoman.toml", "model", "demo")
+    assert load(tmp_path / "new" / "dragoman.toml").chat_model == "demo"
+
+
+def test_a_model_that_is_removed_is_not_what_chats_begin_with() -> None:
+    text = f'{_TABLE}\n[chat]\nmodel = "claude"\ntools_off = ["x"]\n'
+    assert without_model(_FILE, text, "claude").lstrip() == '[chat]\ntools_off = ["x"]\n'

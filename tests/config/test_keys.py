@@ -132,6 +132,17 @@ def test_no_key_is_shown_logged_or_inherited(tmp_path: Path) -> None:
     assert {"key", "webhook", "webhook_secret"} <= SECRET_KEYS
 
 
+def test_an_agent_does_not_inherit_what_an_editor_sets_for_itself() -> None:
+    editors = {"ELECTRON_RUN_AS_NODE": "1", "VSCODE_PID": "7", "VSCODE_IPC_HOOK": "/run/hook"}
+    assert inherited(Config(), {"PATH": "/bin", "GIT_ASKPASS": "/bin/ask", **editors}) == {
+        "PATH": "/bin",
+        "GIT_ASKPASS": "/bin/ask",
+    }
+    # The editor's script to ask for a password works only with the editor's variables.
+    asking = {"GIT_ASKPASS": "/code/askpass.sh", "VSCODE_GIT_ASKPASS_MAIN": "/code/main.js"}
+    assert inherited(Config(), {"PATH": "/bin", **asking}) == {"PATH": "/bin"}
+
+
 def test_the_folders_of_the_server_must_exist(tmp_path: Path) -> None:
     file = tmp_path / "dragoman.toml"
     file.write_text('[serve]\nworkspaces = ["src", "/"]\n')

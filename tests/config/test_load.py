@@ -197,6 +197,24 @@ def test_a_file_may_define_the_demo_anew(tmp_path: Path) -> None:
     assert config.models == {"demo": ScriptModel(path=tmp_path / "mine.jsonl")}
 
 
+def test_a_file_may_change_settings_of_the_demo_and_nothing_else(tmp_path: Path) -> None:
+    demo = BUILTIN_MODELS["demo"]
+    changed = _loaded(tmp_path, '[models.demo]\npermission = "allow"\n')
+    assert changed.models == {"demo": msgspec.structs.replace(demo, permission="allow")}
+    named = _loaded(tmp_path, '[models.demo]\nname = "Mine"\nfs = true\n')
+    assert named.models == {"demo": msgspec.structs.replace(demo, name="Mine", fs=True)}
+    # A wrong key is found as in any other model.
+    [problem] = _problems(tmp_path, '[models.demo]\npermision = "allow"\n')
+    assert "unknown key" in problem
+    assert 'Did you mean "permission"?' in problem
+
+
+def test_a_model_without_its_kind_is_searched_for_other_mistakes(tmp_path: Path) -> None:
+    lacking, unknown = _problems(tmp_path, '[models.x]\npermision = "allow"\n')
+    assert 'lacks "kind"' in lacking
+    assert 'Did you mean "permission"?' in unknown
+
+
 def test_a_byte_order_mark_and_windows_line_ends_are_no_problem(tmp_path: Path) -> None:
     file = tmp_path / "dragoman.toml"
     file.write_bytes(b"\xef\xbb\xbf[loop]\r\nturns = 7\r\n")
@@ -217,8 +235,22 @@ def test_the_text_of_the_file_is_not_shown_with_the_configuration(tmp_path: Path
         ),
         ("\n[modles.x]\n", "2: unknown table [modles]. Did you mean [models]?"),
         (
+            '[mcp_servers.docs]\ncommand = "x"\n',
+            (
+                "1: [mcp_servers.docs] is not supported yet: Dragoman starts no MCP servers. Configure them in the agent's own"
+                " settings; the agent then has their tools, and asks for permission as it does elsewhere. Remove the table here."
+            ),
+        ),
+        (
+            "[mcpServers.a]\n[mcpServers.b]\n",
+            (
+                "1: [mcpServers] is not supported yet: Dragoman starts no MCP servers. Configure them in the agent's own settings;"
+                " the agent then has their tools, and asks for permission as it does elsewhere. Remove the table here."
+            ),
+        ),
+        (
             "[zzz]\n",
-            "1: unknown table [zzz]. Known here: [models], [conversation], [journal], [tools], [[policy]], [loop], [serve], [console], [keys].",
+            "1: unknown table [zzz]. Known here: [models], [conversation], [journal], [tools], [chat], [[policy]], [loop], [serve], [console], [keys].",
         ),
         ("tools_ = 5\n", '1: unknown key "tools_" outside of any table. Did you mean [tools]?'),
         (
@@ -371,7 +403,7 @@ def test_the_text_of_the_file_is_not_shown_with_the_configuration(tmp_path: Path
         ),
         (
             '[serve]\nport = 1\nhost = "0.0.0.0"\n',
-            '3: "host" in [serve]: with "0.0.0.0" other machines can connect, so add "api_keys".',
+            '3: "host" in [serve]: with "0.0.0.0" other machines can connect, so add "api_keys", or [keys.NAME].',
         ),
         (
             '[console]\nurl = "http://console.example/"\n',

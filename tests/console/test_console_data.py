@@ -82,7 +82,46 @@ async def test_without_an_open_page_the_agent_is_refused(site: DataSite) -> None
     page = await site.opened()
     await page.leave()
     answered = await soon(site.respond(RUN))
-    assert "No person has the console open." in said(answered)
+    # There are keys, and a browser of another key may be open.
+    assert "No person who may decide about this conversation has the console open." in said(answered)
+    (conversation,) = (await page.get("conversations"))["conversations"]
+    entries = (await page.get(f"conversations/{conversation['id']}"))["entries"]
+    # Our own words are a note, without marks of Markdown. They are not the agent's.
+    (note,) = [entry for entry in entries if "You were not asked" in entry["text"]]
+    assert note["role"] == "note"
+    assert "*" not in note["text"]
+    assert [entry["text"] for entry in entries if entry["role"] == "agent"] == ["<p: the-reject_once>"]
+
+
+async def test_a_decision_is_one_entry_of_the_chat(site: DataSite) -> None:
+    page = await site.opened()
+    known: set[str] = set()
+    for is_streamed in (True, False):
+        answering = site.respond(["say", "before"], RUN, ["say", "after"], stream=is_streamed)
+        question = await page.until("question", lambda each: each["conversation"] not in known)
+        known.add(question["conversation"])
+        await page.call("POST", f"questions/{question['id']}/decision", {"decision": "allow"})
+        await soon(answering)
+        entries = (await page.get(f"conversations/{question['conversation']}"))["entries"]
+        told = [(entry["role"], entry["text"]) for entry in entries if entry["role"] not in ("user", "note")]
+        assert told == [
+            ("agent", "before"),
+            ("permission", "run: git log --oneline"),
+            ("agent", "<p: the-allow_once>after"),
+        ]
+        assert not [entry for entry in entries if "can decide at" in entry["text"]]
+
+
+async def test_a_conversation_keeps_the_name_of_its_program_when_its_agent_is_parked(site: DataSite) -> None:
+    page = await site.opened()
+    await soon(site.respond(["say", "hello"], headers={"user_agent": "curl/7.88.1"}))
+    (live,) = (await page.get("conversations"))["conversations"]
+    assert (live["client"], live["state"]) == ("curl/7.88.1", "idle")
+    assert (await page.call("POST", f"conversations/{live['id']}/park", {})).status == 200
+    (parked,) = (await page.get("conversations?state=stored"))["conversations"]
+    assert parked["client"] == "curl/7.88.1"
+    (found,) = (await page.get("conversations?client=curl/7.88.1"))["conversations"]
+    assert found["id"] == live["id"]
 
 
 async def test_a_page_that_lost_its_connection_gets_what_it_missed(site: DataSite) -> None:

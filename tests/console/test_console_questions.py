@@ -30,7 +30,7 @@ def test_a_question_has_what_a_person_needs() -> None:
         {"label": "Command", "text": "git push", "language": "sh", "note": "", "inline": False},
         {"label": "Folder", "text": "/srv/project", "language": "", "note": "", "inline": True},
         {"label": "Agent", "text": "Claude Code (claude)", "language": "", "note": "", "inline": True},
-        {"label": "Called", "text": "Do it", "language": "", "note": "", "inline": True},
+        {"label": "Title by the agent", "text": "Do it", "language": "", "note": "", "inline": True},
     ]
     assert shown["levels"] == ["once", "session", "workspace", "always", "rule"]
     assert shown["covers"] == "exactly this request of Claude Code: run git push, in /srv/project"

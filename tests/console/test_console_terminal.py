@@ -20,7 +20,7 @@ from pathlib import Path
 import pytest
 
 from console.asking import models_in
-from dragoman.cli.console_codes import local_address
+from dragoman.cli.console_codes import local_address, open_browser
 from dragoman.cli.console_dialogue import CodeDialogue
 from dragoman.cli.key_presses import KeyPresses
 from dragoman.config import ClientKey, ConsoleConfig
@@ -287,6 +287,18 @@ def test_open_opens_the_page_without_a_code(folder: Folder) -> None:
     assert opened.read_text() == address
 
 
+def test_without_a_desktop_open_says_so_in_a_line_like_the_others(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "platform", "linux")
+    for name in ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER"):
+        monkeypatch.delenv(name, raising=False)
+    open_browser("http://127.0.0.1:1/")
+    shown = capsys.readouterr().err
+    assert shown.startswith("dragoman: there is no desktop")
+    assert "http://127.0.0.1:1/" in shown
+
+
 def test_without_a_console_there_is_nothing_to_pair(folder: Folder) -> None:
     folder.script({"do": [{"say": "Yes."}]}, settings="[console]\nenabled = false")
     output, errors = _run(folder)
@@ -331,12 +343,30 @@ class Dialogue:
         self.shown: list[str] = []
         self.terminal = CodeDialogue(self.console, self.shown.append)
         self.terminal.begin()
+        self.begun = tuple(self.shown)
         self.shown.clear()
 
     def press(self, keys: str) -> str:
         for key in keys:
             self.terminal.press(key)
         return "\n".join(self.shown)
+
+
+def test_with_a_url_the_address_on_this_machine_is_named_as_well(tmp_path: Path) -> None:
+    assert Dialogue(tmp_path).begun[0] == "the console is at http://127.0.0.1:8427/"
+    both = "the console is at https://x.example/, and on this machine at http://127.0.0.1:8427/"
+    assert Dialogue(tmp_path, url="https://x.example").begun[0] == both
+
+
+def test_a_second_browser_of_the_same_name_gets_a_number(tmp_path: Path) -> None:
+    console = Dialogue(tmp_path).console
+    long = "n" * 60
+
+    def paired_as(name: str) -> str:
+        return console.pair(console.new_code("decide", ConsoleScope()).text, name).session.name
+
+    names = [paired_as(name) for name in ("Chrome on Linux",) * 3 + (long, long)]
+    assert names == ["Chrome on Linux", "Chrome on Linux 2", "Chrome on Linux 3", long, f"{long[:56]} 2"]
 
 
 def test_with_keys_a_person_chooses_for_whom_a_code_is(tmp_path: Path) -> None:

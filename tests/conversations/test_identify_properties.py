@@ -418,7 +418,7 @@ class Consumers(RuleBasedStateMachine):
         """The same history in a second chat: both may go on."""
         chat = self.pick(data)
         other = f"copy {next(self.numbers)}" if chat.consumer_id is not None else None
-        # The copy has sent nothing that it could send again.
+        # It has sent no request of its own yet, which it could send again.
         self.chats.append(replace(chat, entries=list(chat.entries), consumer_id=other, key={}))
 
     def pick(self, data: st.DataObject) -> Chat:

@@ -30,7 +30,7 @@ def _typed(number: int) -> str:
     """What the reader is told to say."""
     said = re.search(r"^> (.+)$", _section(number), re.MULTILINE)
     assert said is not None
-    return said[1].replace("\\`", "`")
+    return said[1]
 
 
 def _shown(number: int) -> list[str]:

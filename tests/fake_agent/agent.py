@@ -21,7 +21,10 @@ one argument is a JSON object of options:
     pause           between two pieces of a history that is told later, in seconds
     name            the name that it gives itself; none otherwise
     steers          whether it takes words in mid-turn: true, or the outcome that it answers instead
-    state           {…}: what it says of the modes and options of a session that it opens
+    state           {…}: what it says of the modes and options of a session that it opens, and remembers what it is told
+    takes_not       values of modes and options that it refuses
+    commands        what it says of its commands, when a session has begun
+    login_file      it is logged in when that file is there, as after a login in a terminal
 """
 
 from __future__ import annotations
@@ -91,13 +94,17 @@ class Agent:
         self.sessions: dict[str, Session] = {}
         self.ended = asyncio.Event()
         self.lives_on = False
-        self.logged_in = "login" not in options
+        self.logged_in = not {"login", "login_file"} & options.keys()
         # The next prompt is the end.
         self.doomed = False
         self.made = 0
         self.tasks: set[asyncio.Task[None]] = set()
         self._peer: Peer | None = None
         self.note("started", {"pid": os.getpid()})
+
+    @property
+    def has_login_file(self) -> bool:
+        return Path(self.options.get("login_file", "/nowhere")).exists()
 
     def note(self, what: str, params: object) -> None:
         with (self.folder / "journal").open("a") as journal:
@@ -143,7 +150,9 @@ class Agent:
         elif incoming.method == "authenticate":
             self.logged_in = params["methodId"] == self.options.get("login")
             incoming.reply(None)
-        elif incoming.method in ("session/close", "session/set_mode", "session/set_config_option"):
+        elif incoming.method in ("session/set_mode", "session/set_config_option"):
+            self.set(incoming, params)
+        elif incoming.method == "session/close":
             incoming.reply({})
         else:
             incoming.fail(METHOD_NOT_FOUND, f"no {incoming.method} here")
@@ -153,6 +162,17 @@ class Agent:
         self.tasks.add(task)
         task.add_done_callback(self.tasks.discard)
         return task
+
+    def set(self, incoming: Incoming, params: dict[str, Any]) -> None:
+        value = params.get("value", params.get("modeId"))
+        if value in self.options.get("takes_not", []):
+            incoming.fail(-32602, f"{value} is not for you")
+            return
+        options = self.options.get("state", {}).get("configOptions")
+        for option in options or []:
+            if option["id"] == params.get("configId"):
+                option["currentValue"] = value
+        incoming.reply({} if options is None or "modeId" in params else {"configOptions": options})
 
     # Sessions.
 
@@ -184,7 +204,7 @@ class Agent:
         )
 
     async def open(self, incoming: Incoming, params: dict[str, Any]) -> None:
-        if not self.logged_in:
+        if not (self.logged_in or self.has_login_file):
             incoming.fail(-32000, "Authentication required")
             return
         if "slow" in self.options:
@@ -208,6 +228,9 @@ class Agent:
             await self.connect(session, params["mcpServers"])
         named = {"sessionId": name} if incoming.method == "session/new" else {}
         incoming.reply({**named, **self.options.get("state", {})})
+        if "commands" in self.options:
+            commands = self.options["commands"]
+            self.tell(name, {"sessionUpdate": "available_commands_update", "availableCommands": commands})
         if "lists_late" in self.options:
             self.spawn(self.list_late(session))
         if self.options.get("history") == "after":

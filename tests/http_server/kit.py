@@ -20,7 +20,7 @@ from dragoman.journal.content import JournalContent
 from dragoman.journal.sqlite.journals import SqliteJournals
 from dragoman.journal.writer import Journals
 from dragoman.lm import GuardedModel, LanguageModel, LanguageModelError, ModelInfo
-from dragoman.models import Models
+from dragoman.models import LiveConversation, Models
 from dragoman.permissions.pipeline import PermissionServices
 from dragoman.store import Database
 from http_server.stream_check import check_events, check_resource
@@ -66,6 +66,19 @@ class Held:
         self.permissions = permissions or PermissionServices()
         self._models = models
         self.cwd = Path.cwd()
+        self.journals = Journals()
+
+    def conversing(self, model_id: str) -> None:
+        self.get(model_id)
+
+    def offering(self, model_id: str) -> None:
+        self.get(model_id)
+
+    def watch_offers(self, on_change: Callable[[str], None]) -> None:
+        """Nothing is offered."""
+
+    def conversations(self) -> tuple[LiveConversation, ...]:
+        return ()
 
     async def learn(self) -> None:
         return

@@ -138,6 +138,12 @@ def _said(response: Json) -> str:
     )
 
 
+def _thought(response: Json) -> str:
+    return "".join(
+        part["text"] for item in response["output"] if item["type"] == "reasoning" for part in item["summary"]
+    )
+
+
 def _chat_text(answered: Answered) -> str:
     assert answered.status == 200, answered.writes
     text: str = answered.json["choices"][0]["message"]["content"]
@@ -166,8 +172,10 @@ async def test_a_json_response_waits_for_the_decision_of_a_person(tmp_path: Path
         response = (await soon(task)).response
         assert (response["status"], response["background"]) == ("completed", False)
         outcome = _ALLOWED if allow else _REFUSED
-        _in_order(_said(response), "First. ", f"GET /v1/responses/{response['id']} has", outcome, " Last.")
-        assert _ADDRESS in _said(response)
+        # A program that reads the text finds only the agent's words in it: nothing waits any more.
+        assert _said(response) == f"First. {outcome} Last."
+        waited = f"the agent waits until then. If this takes long, GET /v1/responses/{response['id']} has the rest."
+        _in_order(_thought(response), f"A person can decide at {_ADDRESS}", waited, "at the console by phone")
         assert question.conversation in (await soon(task)).headers["x-dragoman-conversation"]
 
 
@@ -204,6 +212,30 @@ async def test_streams_of_both_apis_are_held_as_long_as_it_takes(
                 )
             )
             _in_order(text, "First. ", "the agent waits until then.", _ALLOWED, " Last.")
+            # A stream that is cut ends its question, so there is no rest to fetch.
+            assert "GET /v1/responses" not in text
+
+
+async def test_the_stream_of_a_background_response_says_where_the_rest_is(tmp_path: Path) -> None:
+    async with _room(tmp_path) as room:
+        task = room.begin(stream=True, background=True)
+        await room.person.decide()
+        response = (await soon(task)).streamed
+        _in_order(_said(response), f"GET /v1/responses/{response['id']} has the rest", _ALLOWED)
+
+
+async def test_a_chat_completion_that_is_decided_in_time_has_only_the_words_of_the_agent(
+    tmp_path: Path,
+) -> None:
+    async with _room(tmp_path) as room:
+        task = room.chat(_user(_STEPS))
+        await room.person.decide()
+        message = (await soon(task)).json["choices"][0]["message"]
+        assert message["content"] == f"First. {_ALLOWED} Last."
+        _in_order(
+            message["reasoning_content"], "the agent waits until then.", "allowed at the console by phone"
+        )
+        assert "GET /v1/responses" not in message["reasoning_content"]
 
 
 async def test_a_websocket_is_held_as_long_as_it_takes(tmp_path: Path) -> None:
@@ -246,9 +278,9 @@ async def test_a_stored_response_goes_on_in_the_background(tmp_path: Path) -> No
         response = begun.response
         assert (response["status"], response["background"], response["store"]) == ("in_progress", True, True)
         assert response["metadata"] == {"a": "b"}
+        assert _said(response) == "First. "
         _in_order(
-            _said(response),
-            "First. ",
+            _thought(response),
             f"A person can decide at {_ADDRESS}",
             f"responses/{response['id']} has the rest",
         )
@@ -261,8 +293,7 @@ async def test_a_stored_response_goes_on_in_the_background(tmp_path: Path) -> No
         whole = await room.ended(response["id"])
         assert whole == (await room.site.get(path)).response
         assert (whole["status"], whole["background"], whole["metadata"]) == ("completed", True, {"a": "b"})
-        _in_order(_said(whole), "First. ", "the agent waits until then.", _ALLOWED, " Last.")
-        assert _said(whole).startswith(_said(response))
+        assert _said(whole) == f"First. {_ALLOWED} Last."
         assert whole["output"][0]["id"] == response["output"][0]["id"]
         after = (await room.site.create(input="on", previous_response_id=whole["id"])).response
         assert json.loads(_said(after).removeprefix("echo: "))[-1] == "on"
@@ -357,8 +388,7 @@ async def test_a_response_that_cannot_be_stored_is_held_to_its_end(
 async def test_the_next_chat_completion_begins_with_the_rest(tmp_path: Path) -> None:
     async with _room(tmp_path, _HASTY) as room:
         first = _chat_text(await soon(room.chat(_user(_STEPS))))
-        _in_order(first, "First. ", "the agent waits until then.", "This answer ends here.")
-        assert _ADDRESS in first
+        _in_order(first, "First. ", f"waits for a decision at {_ADDRESS}. This answer ends here.")
         assert "response `" not in first
         await room.person.decide()
         await room.bridge.until_idle()
@@ -430,11 +460,43 @@ async def test_a_chat_completion_that_ends_without_its_form_fails_and_says_where
         error = first.json["error"]["message"]
         assert "ended before it had the form" in error
         assert f"waits for a decision at {_ADDRESS}" in error
+        assert 'send the same messages and one more, for example "Go on."' in error
+        assert "begins with the rest" not in error
+        # What the agent has said has no form, so it is thinking.
+        assert first.json["dragoman"]["partial"]["content"] == ""
         await room.person.decide()
         await room.bridge.until_idle()
         # The turn went on. Its answer was not judged, so it is thinking, and the new words are answered.
-        second = await soon(room.chat(asked, _user(prompt(["say", "x"])), response_format=_FORM["format"]))
+        again = [asked, _user(prompt(["say", "x"]))]
+        second = await soon(room.chat(*again, response_format=_FORM["format"]))
         assert _chat_text(second) == '{"a": 1}'
+
+
+async def test_a_response_that_is_not_stored_and_ends_without_its_form_can_be_asked_for_it(
+    tmp_path: Path,
+) -> None:
+    async with _room(tmp_path, _HASTY) as room:
+        first = await soon(room.begin(input=_FORMED, text=_FORM, store=False))
+        assert (first.status, "one more, for example" in first.error["message"]) == (500, True)
+        assert "output" not in first.json
+        await room.person.decide()
+        await room.bridge.until_idle()
+        both = [_user(_FORMED), _user(prompt(["say", "x"]))]
+        second = (await soon(room.begin(input=both, text=_FORM, store=False))).response
+        assert (second["status"], _said(second)) == ("completed", '{"a": 1}')
+
+
+async def test_a_message_before_the_decision_ends_the_question_of_an_answer_without_its_form(
+    tmp_path: Path,
+) -> None:
+    async with _room(tmp_path, _HASTY) as room:
+        form = _FORM["format"]
+        error = (await soon(room.chat(_user(_FORMED), response_format=form))).json["error"]["message"]
+        assert "Before the decision, another message ends the question." in error
+        answer = prompt(["say", '{"b": 2}'])
+        second = await soon(room.chat(_user(_FORMED), _user(answer), response_format=form))
+        assert _chat_text(second) == '{"b": 2}'
+        assert (await room.person.outcome()).state == "ended"
 
 
 # No person decides.
@@ -449,6 +511,16 @@ async def test_after_the_time_for_deciding_the_request_is_refused_and_the_answer
             text = _said(answered.response) if "output" in answered.json else _chat_text(answered)
             _in_order(text, "First. ", f"No person decided at {_ADDRESS} in time.", _REFUSED, " Last.")
             assert (await room.person.outcome()).state == "expired"
+
+
+async def test_a_question_that_waits_when_the_server_stops_has_ended_and_is_not_late(tmp_path: Path) -> None:
+    async with _room(tmp_path) as room:
+        task = room.begin()
+        await room.person.question()
+        room.person.inbox.disconnect()
+        assert (await room.person.outcome()).state == "ended"
+        text = _said((await soon(task)).response)
+        _in_order(text, "The server ended, and its console with it, before a person decided.", _REFUSED)
 
 
 @pytest.mark.parametrize("agent", ["fake", "demo"])
@@ -564,7 +636,7 @@ async def test_the_official_client_with_each_way_to_wait(tmp_path: Path) -> None
         # A JSON response goes on in the background.
         begun = await soon(client.responses.create(model="m", input=ask("one")))
         assert (begun.status, begun.background) == ("in_progress", True)
-        assert _ADDRESS in begun.output_text
+        assert _ADDRESS in begun.to_json()
         assert (await room.person.decide()).client.startswith("AsyncOpenAI/Python")
         ended = await soon(poll(begun.id))
         assert (ended.status, (tmp_path / "one").exists()) == ("completed", True)

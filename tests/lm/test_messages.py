@@ -184,20 +184,20 @@ def test_a_result_is_never_lost_for_its_optional_fields(fields: dict[str, object
         ([], ()),
         (None, ()),
         ("plain", (TextPart("plain"),)),
-        ([{"type": "tsx", "value": {}}], (_unknown({"type": "tsx", "value": {}}),)),
-        ([{"type": "thinking", "value": "x"}], (_unknown({"type": "thinking", "value": "x"}),)),
+        ([{"type": "tsx", "value": {}}], (DataPart.json({"type": "tsx", "value": {}}),)),
+        ([{"type": "thinking", "value": "x"}], (DataPart.json({"type": "thinking", "value": "x"}),)),
         (
             [{"type": "tool_result", "callId": "dg_2", "content": []}],
-            (_unknown({"type": "tool_result", "callId": "dg_2", "content": []}),),
+            (DataPart.json({"type": "tool_result", "callId": "dg_2", "content": []}),),
         ),
-        ([7, {"type": "text", "value": "a"}], (_unknown(7), TextPart("a"))),
+        ([7, {"type": "text", "value": "a"}], (DataPart.json(7), TextPart("a"))),
         ({"type": "text", "value": "a"}, (TextPart("a"),)),
         (
             [
                 {"type": "data", "mimeType": "image/png", "data": base64.b64encode(b"\x89").decode()},
                 {"type": "?"},
             ],
-            (DataPart("image/png", b"\x89"), _unknown({"type": "?"})),
+            (DataPart("image/png", b"\x89"), DataPart.json({"type": "?"})),
         ),
     ],
 )

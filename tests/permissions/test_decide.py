@@ -30,7 +30,9 @@ URL = ("https://e.example/a",)
 
 
 @pytest.mark.parametrize("held_back", ["eligible", "sensitive", "always_ask"])
-@pytest.mark.parametrize("allowed_by", ["approval", "read_only", "auto_approve", "urls", "all of them"])
+@pytest.mark.parametrize(
+    "allowed_by", ["approval", "read_only", "auto_approve", "urls", "accept_edits", "all of them"]
+)
 def test_d4_what_holds_back_goes_before_everything_that_allows(held_back: str, allowed_by: str) -> None:
     everything = allowed_by == "all of them"
     settings = AutoApproval(
@@ -49,6 +51,7 @@ def test_d4_what_holds_back_goes_before_everything_that_allows(held_back: str, a
             always_ask=with_it and held_back == "always_ask",
             read_only=everything or allowed_by == "read_only",
             urls=URL,
+            accepts_edit=everything or allowed_by == "accept_edits",
         )
 
     assert decided(with_it=True) == Ask(needs_person=held_back != "always_ask", once=True)

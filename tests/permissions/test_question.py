@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -75,7 +76,7 @@ def test_q3_where_it_is_narrow_every_text_stands_in_a_block_that_wraps() -> None
         ({"title": "Dance", "input": {"a": 1}}, "Claude Code wants to do this: Dance"),
         (
             {"title": "Tidy", "kind": "delete", "locations": [(f"{WORKSPACE}/.git", None)]},
-            f"Claude Code wants to delete or move files: {WORKSPACE}/.git is protected",
+            f"Claude Code wants to delete or move files (sensitive: {WORKSPACE}/.git is protected)",
         ),
     ],
 )
@@ -87,7 +88,7 @@ def test_q1_the_command_is_shown_whatever_the_agent_calls_it() -> None:
     asked = action(title="Read a file", kind="read", input={"command": "rm -rf ."})
     assert question_about(asked).title == "Claude Code wants to run a command"
     assert question_about(asked).message.startswith("Command:\n```sh\nrm -rf .\n```")
-    assert "Called: `Read a file`" in question_about(asked).message
+    assert "Title by the agent: `Read a file`" in question_about(asked).message
     assert "Kind, says the agent: `read`" in question_about(asked).message
     assert in_one_line(asked) == "Claude Code wants to run: rm -rf ."
     assert in_one_line(asked, "may") == "Claude Code may run: rm -rf ."
@@ -245,6 +246,11 @@ def test_q1_every_text_of_the_input_is_in_the_question(raw: dict[str, str]) -> N
     assert all(value in message for value in raw.values())
 
 
+def _unindented(text: str) -> str:
+    """Texts of several lines are indented in the plain text, whatever they begin with."""
+    return re.sub("\n +", "\n", text)
+
+
 @given(
     command=hostile_text,
     words=hostile_text,
@@ -259,11 +265,11 @@ def test_q2_the_sections_as_data_say_what_the_plain_text_says(command: str, word
             content=[text(f"I will {words}")],
         )
     )
-    plain = unbroken(question.plain.replace("\n    ", "\n"))
+    plain = unbroken(_unindented(question.plain))
     for section in question.sections(cut=True):
         label = f"{section.label}:" if section.label else ""
         head = " ".join(filter(None, (label, section.note)))
-        assert "\n".join(filter(None, (head, section.text.replace("\n    ", "\n")))) in plain
+        assert "\n".join(filter(None, (head, _unindented(section.text)))) in plain
         assert not any(hides(character) for character in section.text if character != "\n")
         assert not (section.is_inline and "\n" in section.text)
 

@@ -37,9 +37,10 @@ _BY_RULE = Allowed("allowed by the rule at mine.toml:3", "rule", rule_reason="Ca
 _ASKED_BY_RULE = "The rule at mine.toml:3 asks about this every time: Careful."
 _DENIED = RefusedByRule("The rule at mine.toml:3 denies it: Careful.")
 _ONCE = Ask(needs_person=True, once=True)
+_BY_MODE = Allowed("edits are accepted in this chat", "mode")
 
 # Everything that allows, at once.
-_EVERYTHING = {"all": True, "approval": True, "read_only": True, "urls": True}
+_EVERYTHING = {"all": True, "approval": True, "read_only": True, "urls": True, "accepts_edit": True}
 
 
 def _decided(verdict: Verdict, **conditions: bool) -> StepDecision:
@@ -57,6 +58,7 @@ def _decided(verdict: Verdict, **conditions: bool) -> StepDecision:
         always_ask=conditions.get("always_ask", False),
         read_only=conditions.get("read_only", False),
         urls=URL,
+        accepts_edit=conditions.get("accepts_edit", False),
     )
 
 
@@ -86,6 +88,15 @@ def _decided(verdict: Verdict, **conditions: bool) -> StepDecision:
         (_DOUBT, {"always_ask": True}, Ask(_DOUBT.doubt, needs_person=True, once=True)),
         (Verdict(), {"all": True}, Allowed("auto-approved", "setting")),
         (Verdict(), {"urls": True}, Allowed("auto-approved address", "setting")),
+        # The mode that accepts edits stands where `auto_approve` does.
+        (Verdict(), {"accepts_edit": True}, _BY_MODE),
+        (Verdict(), {"accepts_edit": True, "approval": True}, Allowed("always approved", "approval", "a7")),
+        (_DOUBT, {"accepts_edit": True}, Ask(_DOUBT.doubt, needs_person=True)),
+        (_ASK, {"accepts_edit": True}, Ask(_ASKED_BY_RULE, needs_person=True, once=True)),
+        (_DENY, {"accepts_edit": True}, _DENIED),
+        (Verdict(), {"accepts_edit": True, "sensitive": True}, _ONCE),
+        (Verdict(), {"accepts_edit": True, "ineligible": True}, _ONCE),
+        (Verdict(), {"accepts_edit": True, "always_ask": True}, Ask(once=True)),
         # 8. Otherwise.
         (Verdict(), {}, Ask()),
     ],
@@ -96,7 +107,16 @@ def test_d4_the_first_step_that_applies_decides(
     assert _decided(verdict, **conditions) == expected
 
 
-_CONDITIONS = ("ineligible", "sensitive", "always_ask", "read_only", "approval", "all", "urls")
+_CONDITIONS = (
+    "ineligible",
+    "sensitive",
+    "always_ask",
+    "read_only",
+    "approval",
+    "all",
+    "urls",
+    "accepts_edit",
+)
 _VERDICTS = st.builds(
     lambda decision, doubt, covers: Verdict(
         decision,
@@ -126,6 +146,7 @@ def _reference(verdict: Verdict, on: dict[str, bool]) -> tuple[_Result, str]:
         (on["approval"] or (on["read_only"] and not doubt), "allowed", "standing"),
         (doubt, "asked", "doubt"),
         (on["all"] or on["urls"], "allowed", "setting"),
+        (on["accepts_edit"], "allowed", "mode"),
         (True, "asked", "otherwise"),
     ]
     return next((result, step) for applies, result, step in steps if applies)
@@ -136,6 +157,7 @@ def test_d4_the_order_is_that_of_the_reference(verdict: Verdict, on: dict[str, b
     result, step = _reference(verdict, on)
     decided = _decided(verdict, **on)
     assert {Allowed: "allowed", RefusedByRule: "refused", Ask: "asked"}[type(decided)] == result
+    assert (isinstance(decided, Allowed) and decided.by == "mode") == (step == "mode")
     if isinstance(decided, Ask):
         is_doubt = verdict.doubt is not None
         assert decided.once == (step in {"eligible", "sensitive", "ask", "title"})

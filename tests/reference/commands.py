@@ -3,7 +3,7 @@
 from argparse import Action, ArgumentParser
 from collections.abc import Iterable, Iterator
 
-from dragoman.cli.commands import CliCommand
+from dragoman.cli.command import CliCommand
 from dragoman.cli.errors import DONE, FAILED, INTERRUPTED, WRONG_USAGE
 from dragoman.cli.manual import ALWAYS, MANUAL, STATE, ManualPage
 from dragoman.cli.parser import parsers

@@ -13,6 +13,7 @@ from msgspec.inspect import Field, StructType, type_info
 from dragoman.config.explain import in_words
 from dragoman.config.schema import (
     AcpModel,
+    ChatConfig,
     ConversationConfig,
     JournalConfig,
     Loop,
@@ -41,6 +42,7 @@ _TABLES: dict[str, type[msgspec.Struct]] = {
     "[conversation]": ConversationConfig,
     "[journal]": JournalConfig,
     "[tools]": Tools,
+    "[chat]": ChatConfig,
     "[[policy]]": PolicyRule,
     "[loop]": Loop,
     "[serve]": Serve,

@@ -57,6 +57,14 @@ from dragoman.lm import (
 )
 from dragoman.lm.errors import ErrorKind
 from dragoman.lm.model import Capabilities
+from dragoman.lm.offering import (
+    LoginMethod,
+    ModelCommand,
+    ModelOffer,
+    ModelOption,
+    SelectableValue,
+    TerminalLogin,
+)
 from dragoman.lm.parts import INTERNAL_MIME_TYPES
 from reference.markdown import WRITTEN, code, page, table
 
@@ -135,10 +143,57 @@ REQUESTS = (
         '`{"file", "line"}`',
         "Add a rule of a recent question to the user's own configuration. It holds at once.",
     ),
+    Method(
+        "agent/options",
+        forms.AskOffer,
+        "[`ModelOffer`](#modeloffer)",
+        "What the agent offers to choose, as its sessions have reported it. Chosen values go into `options.modelConfiguration` "
+        "of a request, by the ids of their options.",
+    ),
+    Method(
+        "agent/logins",
+        forms.AskOffer,
+        '`{"logins": [LoginMethod]}`',
+        "How to log in. The agent is started for that, if it has not said it yet.",
+    ),
+    Method(
+        "agent/login",
+        forms.LogIn,
+        "`{}`, when the agent is logged in",
+        "Let the agent log in by a method of the kind `agent`. Later prompts need no restart.",
+    ),
+    Method(
+        "conversations/list",
+        forms.ListConversations,
+        '`{"conversations": [{"id", "title", "modelId", "agent", "client", "folder", "startedAt", "usedAt", "state", '
+        '"keepsMemory"}]}`',
+        "The stored conversations, the latest used first. `state`: `answering`, `asking`, `waiting`, `idle`, `stored`, or "
+        "`elsewhere` for one that another process holds.",
+    ),
+    Method(
+        "conversations/show",
+        forms.AskConversation,
+        '`{"title", "text"}`',
+        "The whole conversation as Markdown, as far as it is stored.",
+    ),
+    Method(
+        "conversations/messages",
+        forms.AskConversation,
+        '`{"modelId", "title", "messages": [Message], "keepsMemory"}`',
+        "The messages with which a request continues the conversation: the history before its new prompt. With "
+        "`keepsMemory` the last one has a marker, and the agent goes on in its own session.",
+    ),
+    Method(
+        "conversations/delete",
+        forms.AskConversation,
+        "`{}`",
+        "Delete what was said. Decisions about permissions stay, without content.",
+    ),
     Method("shutdown", None, "`{}`", "Settles everything, ends every agent, then the process."),
 )
 NOTIFICATIONS = (
     Method("workspace/didChangeFolders", forms.ChangeFolders, "", "Other folders are open from now on."),
+    Method("settings/didChange", forms.ChangeSettings, "", "The editor's settings have changed."),
     *(
         Method(
             name, None, "", '`{"requestId"}`: that request is not wanted any more. It settles all the same.'
@@ -149,7 +204,12 @@ NOTIFICATIONS = (
 # From Dragoman to the editor.
 _TOLD = (
     Method("lm/responsePart", _Reported, "", "One part of the response with that id, in order."),
-    Method("lm/modelsChanged", None, "", "There are other models: ask again."),
+    Method(
+        "lm/modelsChanged", None, "", "There are other models, or they are described otherwise: ask again."
+    ),
+    Method(
+        "agent/offerChanged", None, "", '`{"modelId"}`: that agent has reported other options or commands.'
+    ),
     Method(
         "log",
         None,
@@ -169,6 +229,10 @@ _FORMS: tuple[tuple[type[msgspec.Struct], str], ...] = (
         ),
     ),
     (forms.ChangeFolders, ""),
+    (
+        forms.ChangeSettings,
+        "Settings that hold from the next request on. Those that are left out stay as they are.",
+    ),
     (forms.ModelList, ""),
     (
         ModelInfo,
@@ -198,6 +262,16 @@ _FORMS: tuple[tuple[type[msgspec.Struct], str], ...] = (
     (forms.ShowQuestion, ""),
     (forms.AllowRecent, ""),
     (forms.AddRule, ""),
+    (forms.AskOffer, ""),
+    (ModelOffer, "Absent: not known."),
+    (ModelOption, "`name`, `description` and `category` are the agent's words."),
+    (SelectableValue, ""),
+    (ModelCommand, "A prompt that begins with `/name` runs it."),
+    (LoginMethod, ""),
+    (TerminalLogin, ""),
+    (forms.LogIn, ""),
+    (forms.ListConversations, ""),
+    (forms.AskConversation, ""),
     (_Reported, "`requestId` is the id of the JSON-RPC request."),
 )
 _PARTS = (

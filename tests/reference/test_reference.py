@@ -47,7 +47,7 @@ def test_every_rule_is_told_in_its_own_row() -> None:
 def test_every_key_that_is_told_is_one() -> None:
     told = set(re.findall(r"^\| `(\w+)` \|", PAGES["configuration.md"](), re.MULTILINE))
     unknown = dict.fromkeys(told, "?")
-    tables = dict.fromkeys(("conversation", "journal", "tools", "loop", "serve", "console"), unknown)
+    tables = dict.fromkeys(("conversation", "journal", "tools", "chat", "loop", "serve", "console"), unknown)
     models = {kind: {"kind": kind, **unknown} for kind in ("acp", "script", "responses")}
     several = {"policy": [unknown], "keys": {"name": unknown}}
     everything = {**tables, **several, "models": models}

@@ -1,6 +1,7 @@
 """The model against a real server on this machine, in the dialects of real ones."""
 
 import asyncio
+import base64
 import logging
 import socket
 from itertools import pairwise
@@ -340,7 +341,8 @@ async def test_r6_a_busy_endpoint_is_asked_again_and_not_for_ever(
     clock = _Patient()
     with pytest.raises(LanguageModelError) as caught:
         await _answer(endpoint, clock=clock)
-    assert caught.value.kind == "unavailable"
+    assert caught.value.kind == ("rate_limited" if status == 429 else "unavailable")
+    assert caught.value.is_transient
     assert clock.pauses == pauses
     assert len(endpoint.posts) == len(pauses) + 1
 
@@ -532,6 +534,67 @@ async def test_r10_a_file_of_another_server_of_ours_is_no_item_for_an_endpoint(e
     await ask(model, Request(history, consumer=EVERYTHING))
     await model.close()
     assert [item["content"] for item in endpoint.posts[0].json["input"]] == ["Hello.", "Here.", "Go on."]
+
+
+_PNG = b"\x89PNG and more"
+_CODED = base64.b64encode(_PNG).decode()
+_MADE = {"type": "image_generation_call", "id": "ig_1", "status": "completed", "result": _CODED}
+_MESSAGE_WITH_PICTURE = {
+    "type": "message",
+    "id": "msg_2",
+    "role": "assistant",
+    "status": "completed",
+    "content": [{"type": "output_image", "image_url": f"data:image/png;base64,{_CODED}"}],
+}
+
+
+@pytest.mark.parametrize(
+    ("event", "file"),
+    [
+        (
+            {"type": "response.output_item.done", "output_index": 1, "item": _MADE},
+            DataPart("image/png", _PNG),
+        ),
+        (
+            {"type": "response.output_item.done", "output_index": 1, "item": _MESSAGE_WITH_PICTURE},
+            DataPart("image/png", _PNG),
+        ),
+        (
+            {"type": "response.file", "mime_type": "text/csv", "filename": "a.csv", "data": _CODED},
+            DataPart("text/csv", _PNG, name="a.csv"),
+        ),
+        (
+            {
+                "type": "response.file",
+                "file": {"name": "a.pdf", "file_data": f"data:application/pdf;base64,{_CODED}"},
+            },
+            DataPart("application/pdf", _PNG, name="a.pdf"),
+        ),
+    ],
+    ids=["a picture as an item", "a picture in a message", "a file", "a file with an address of its bytes"],
+)
+async def test_s11_pictures_and_files_of_an_endpoint_reach_the_consumer_as_data_with_a_line(
+    endpoint: Endpoint, event: dict[str, Any], file: DataPart
+) -> None:
+    *before, end = said("Here.")
+    endpoint.will([*before, event, end])
+    model = GuardedModel(model_of(endpoint.url), Style())
+    response = Response()
+    async with asyncio.timeout(DEADLINE):
+        await model.respond(_HELLO, response, CancellationToken())
+    await model.close()
+    assert response.data == (file,)
+    assert response.text.startswith("Here.")
+    assert file.mime_type in response.text
+
+
+@pytest.mark.parametrize("fields", [{}, {"data": "!", "mime_type": "a/b"}, {"data": _CODED}, {"file": 7}])
+async def test_s11_a_file_without_a_type_or_bytes_is_passed_over(
+    endpoint: Endpoint, fields: dict[str, Any]
+) -> None:
+    *before, end = said("Here.")
+    endpoint.will([*before, {"type": "response.file", **fields}, end])
+    assert (await _answer(endpoint)).data == ()
 
 
 async def test_a_proxy_of_the_environment_is_used(

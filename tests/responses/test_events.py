@@ -345,7 +345,7 @@ def test_a_tool_that_was_not_offered() -> None:
         ),
         (
             {"type": "error", "code": "rate_limit_exceeded", "message": "Slow", "param": None},
-            "unavailable",
+            "rate_limited",
             "Slow",
         ),
         ({"type": "error", "error": "plain words"}, "unavailable", "plain words"),

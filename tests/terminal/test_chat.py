@@ -7,7 +7,7 @@ from terminal_screen import READY, Folder
 
 _ECHO = {"do": [{"say": "You said **${prompt}**."}]}
 _WRITE = {"call": "write_file", "input": {"path": "new.txt", "content": "hello\n"}}
-_KEYS = r"y once +s session +w workspace +a always\s+(r make a rule\s+)?n deny, with a reason +Esc deny"
+_KEYS = r"y once +s session +w workspace +a always\s+(r make a rule\s+)?(Shift-Tab accept edits here\s+)?n deny, with a reason +Esc deny"
 
 
 def test_an_answer_is_laid_out_as_it_streams(folder: Folder) -> None:
@@ -115,7 +115,7 @@ def test_an_approval_for_the_session_spares_the_next_question(folder: Folder) ->
     assert "✓ Running echo run >> runs · approved for this session" in chat.text
     assert chat.text.count("? Run this command?") == 1
     chat.enter("/approvals")
-    chat.wait_for(r"s1 +run_command +this session")
+    chat.wait_for(r"s1 +this command in this folder: echo run >> runs\n +any model · this session · 20")
     chat.enter("/approvals reset")
     chat.wait_for("All approvals are taken back")
     chat.enter("go")
@@ -247,7 +247,7 @@ def test_commands_at_the_prompt(folder: Folder) -> None:
     chat.type("/to")
     chat.wait_for("/tools +list the tools")
     chat.type("\t\r")
-    chat.wait_for("● +write_file +#writeFile +asks first")
+    chat.wait_for("● +write_file +#writeFile +asks first +Make or replace a file of the")
     chat.enter("/tools off write_file")
     chat.wait_for("write_file is not offered any more")
     chat.enter("/tools")
@@ -317,7 +317,7 @@ def test_a_narrow_terminal(folder: Folder) -> None:
     chat = folder.chat(columns=40)
     chat.enter("go")
     chat.wait_for("Esc deny")
-    assert "    echo a command that is longer than\n    forty columns" in chat.text
+    assert "    echo a command that is longer than\n    ↪ forty columns" in chat.text
     chat.type("y")
     chat.wait_for("^  That is done now, and this sentence is\n  longer than the line.")
     assert "✓ Running echo a command that is longer…" in chat.text

@@ -17,8 +17,10 @@ from dragoman.frontends.terminal.screen import Screen
 from dragoman.frontends.terminal.session import ChatSession
 from dragoman.lm import CancellationToken, UsagePart, assistant, user
 from dragoman.loop.hooks import Hooks
+from dragoman.permissions.keys import approval_key
 from dragoman.store import ApprovalStore, Database
 from dragoman.tools.definition import tool
+from permissions.actions import action
 
 
 @tool(reference_name="lookUp", read_only=True)
@@ -132,9 +134,13 @@ def test_approvals_are_listed_and_taken_back(stage: _Stage) -> None:
     first, second = grant("s", "burn", "{}", "always"), grant("s", "burn", "key\x1b[2J", "workspace")
     assert first is not None
     assert second is not None
-    assert stage.run("/approvals") == (
-        f"  {first.id}  burn  everywhere      {{}}\n  {second.id}  burn  this workspace  key␛[2J\n"
-    )
+    when = first.granted_at.astimezone().strftime("%Y-%m-%d %H:%M")
+    assert stage.run("/approvals").splitlines() == [
+        f"  {first.id}  exactly this input of burn: {{}}",
+        f"     any model · always · {when}",
+        f"  {second.id}  calls that count as the same to burn: key␛[2J",
+        f"     any model · this workspace · {when}",
+    ]
     assert stage.run(f"/approvals revoke {first.id}").startswith("○")
     assert stage.run(f"/approvals revoke {first.id}").startswith("✗ There is no approval")
     assert stage.run("/approvals reset").startswith("○")
@@ -146,9 +152,29 @@ def test_approvals_for_other_folders_are_told_with_their_place(stage: _Stage, tm
     with Database.open(tmp_path / "state") as database:
         ApprovalStore(database).add("burn", "{}", "/somewhere/\x1b[2Jelse", datetime.now(UTC))
         ApprovalStore(database).add("burn", "{}", str(Path.home() / "mine"), datetime.now(UTC))
-    assert stage.run("/approvals") == (
-        "  1  burn  in /somewhere/␛[2Jelse  {}\n  2  burn  in ~/mine               {}\n"
-    )
+    shown = stage.run("/approvals")
+    assert "any model · in /somewhere/␛[2Jelse · " in shown
+    assert "any model · in ~/mine · " in shown
+
+
+def test_approvals_are_listed_in_the_words_of_their_questions(stage: _Stage) -> None:
+    grant = stage.session.approvals.grant
+    grant("s", "write_file", "/w/a.txt", "always")
+    grant("s", "run_command", "in '/w': make 'it: all'", "always")
+    grant("s", "fetch_url", "https://e.example/ at 10.0.0.1", "always")
+    make = action(input={"command": "make"})
+    grant("s", make.permission_tool, approval_key(make), "always")
+    shown = stage.run("/approvals")
+    for words in (
+        "any change to /w/a.txt",
+        "this command in this folder: make 'it: all'",
+        "this address, as long as it leads to 10.0.0.1: https://e.example/",
+        "exactly this request of Claude Code: run make, in /srv/project",
+        "Claude Code · always · ",
+    ):
+        assert words in shown
+    for internal in ("write_file", "run_command", "fetch_url", "dragoman-agent", "action-1"):
+        assert internal not in shown
 
 
 def test_rules_are_listed_with_their_place_and_explained(stage: _Stage, tmp_path: Path) -> None:
@@ -208,9 +234,15 @@ def test_what_can_be_typed_is_suggested(stage: _Stage) -> None:
         "/model",
         "/tools",
         "/approvals",
+        "/accept-edits",
         "/policy",
         "/thinking",
+        "/last",
         "/usage",
+        "/compact",
+        "/edit",
+        "/export",
+        "/copy",
         "/new",
         "/resume",
         "/help",
@@ -221,7 +253,11 @@ def test_what_can_be_typed_is_suggested(stage: _Stage) -> None:
     assert stage.words("/model s") == ["second"]
     assert stage.words("/tools ") == ["on", "off"]
     assert stage.words("/tools off b") == ["burn"]
-    assert stage.words("/tools off burn ") == []
+    assert stage.words("/tools off burn ") == ["--save"]
+    assert stage.words("/tools off burn --save ") == []
+    assert stage.words("/model second ") == ["--save"]
+    assert stage.words("/exi") == ["/exit"]
+    assert stage.words("/models s") == ["second"]
     assert stage.words("/approvals re") == ["revoke", "reset"]
     assert stage.words("/policy ") == ["explain"]
     assert stage.words("/policy explain git") == []

@@ -61,7 +61,28 @@ def test_images_html_and_references_are_seen() -> None:
 def test_code_is_whole_in_the_narrowest_terminal() -> None:
     code = "def function(first, second):\n    return first + second"
     drawn = shown(f"```python\n{code}\n```", 16)
-    assert "".join(drawn.split()) == "".join(code.split())
+    assert "".join(drawn.replace("↪", "").split()) == "".join(code.split())
+
+
+def test_the_rest_of_a_long_line_of_code_cannot_pass_for_a_line() -> None:
+    drawn = shown("```diff\n+one two three four five six\n-seven\n```", 22)
+    assert drawn.splitlines() == ["    +one two three", "    ↪ four five six", "    -seven"]
+    wide = shown("```diff\n+日本語日本語日本語日本語\n```", 20)
+    assert wide.splitlines() == ["    +日本語日本語", "    ↪ 日本語日本語"]
+
+
+@pytest.mark.parametrize("language", ["python", "diff", "json", "sh", "html"])
+def test_code_has_no_colour_that_cannot_be_read_on_white_or_on_black(language: str) -> None:
+    code = "@x\nclass A(B): # c\n    def f(self): return None if 1.5 else 'text'\n+a\n-b\n@@ -1 +1 @@\n<p a='b'>$x</p>"
+    output = io.StringIO()
+    console = Console(file=output, width=80, force_terminal=True, color_system="standard")
+    console.print(render(Code(tuple(code.split("\n")), language)))
+    used = {
+        number for codes in re.findall(r"\x1b\[([0-9;]*)m", output.getvalue()) for number in codes.split(";")
+    }
+    yellow, blue, white, bright = "33", "34", "37", {str(number) for number in range(90, 98)}
+    assert not used & {yellow, blue, white, *bright}
+    assert used & {"31", "32", "35", "36"}
 
 
 def test_code_is_coloured_in_the_light_of_the_lines_before() -> None:

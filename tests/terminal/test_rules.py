@@ -35,8 +35,9 @@ def _asked(folder: Folder, prompt: str, *arguments: str, columns: int = 80) -> T
 
 
 def _shown(chat: Terminal) -> str:
-    """The text of the rule on the screen, without white space."""
-    return "".join(chat.text.partition("dragoman.toml:\n\n")[2].partition("\n\n")[0].split())
+    """The text of the rule on the screen, without white space and the marks of lines that go on."""
+    shown = chat.text.partition("dragoman.toml:\n\n")[2].partition("\n\n")[0]
+    return "".join(shown.replace("↪", "").split())
 
 
 def test_d6_a_rule_made_of_an_answer_is_written_and_holds_at_once(folder: Folder) -> None:

@@ -159,7 +159,8 @@ def test_parallel_tools_have_a_line_each_and_finish_in_their_own_order() -> None
 @pytest.mark.parametrize(
     ("outcome", "text", "line"),
     [
-        ("error", "No such file.\nAt all.", "✗ Reading a.txt · failed · No such file. At all."),
+        ("error", "No such file.", "✗ Reading a.txt · failed · No such file."),
+        ("error", "No such file.\nAt all.", "✗ Reading a.txt · failed\n    No such file.\n    At all."),
         ("interrupted", "cut", "⊘ Reading a.txt · interrupted"),
     ],
 )
@@ -201,7 +202,9 @@ def test_why_nobody_was_asked_is_seen_however_long_the_command_is() -> None:
         f"✓ Running {'x' * 13}… · auto-approved\n"
     )
     failed = _finished(outcome="error", text="No such file.")
-    assert _Stage(width=40).play(_call(), started, failed) == ("✗ Running xxxx… · failed · auto-approved\n")
+    assert _Stage(width=40).play(_call(), started, failed) == (
+        "✗ Running xxxx… · failed · auto-approved\n    No such file.\n"
+    )
 
 
 def test_text_before_and_after_a_tool_is_shown_in_order() -> None:

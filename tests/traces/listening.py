@@ -47,6 +47,7 @@ from dragoman.backends.agent.machine.types import (
     TurnCancelled,
 )
 from dragoman.backends.agent.profile.observations import Observations
+from dragoman.backends.agent.profile.offer import RememberedOffer
 from dragoman.backends.agent.profile.settings import AgentSettings
 from dragoman.backends.agent.profile.traits import traits_of
 from dragoman.backends.agent.session.listener import AgentListener
@@ -190,6 +191,7 @@ class _Client:
             clock,
             Journals(),
             Observations(),
+            RememberedOffer("agent", ("agent",)),
             lambda: None,
             lambda _id: None,
         )

@@ -255,9 +255,9 @@ def noted(folder: Path, method: str) -> list[dict[str, Any]]:
 
 @asynccontextmanager
 async def editor_in(
-    folder: Path, *, initialized: bool = True, **options: object
+    folder: Path, *, initialized: bool = True, configured: str = "", **options: object
 ) -> AsyncIterator[tuple[Editor, SupervisedProcess]]:
-    """`dragoman vscode` with two models: the demo agent, and the fake agent with these options."""
+    """`dragoman vscode` with two models: the demo agent, and the fake agent with these options. `configured` is more TOML."""
     arguments = json.dumps({"folder": str(folder), **options})
     demo = [*DEMO, "--pace", "instant", "--sessions", str(folder / "sessions")]
     config = folder / "dragoman.toml"
@@ -265,6 +265,7 @@ async def editor_in(
     config.write_text(
         f'[models.demo]\nkind = "acp"\nagent = "demo"\ncommand = {json.dumps(demo)}\n'
         f'[models.fake]\nkind = "acp"\nagent = "demo"\ncommand = {json.dumps([*COMMAND, arguments])}\n'
+        + configured
     )
     command = (
         sys.executable,

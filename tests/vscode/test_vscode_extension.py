@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -50,8 +51,9 @@ def test_its_own_tests_pass(tmp_path: Path) -> None:
 def test_it_has_the_permission_tools_and_the_version_of_the_backend() -> None:
     tools = _MANIFEST["contributes"]["languageModelTools"]
     assert [tool["name"] for tool in tools] == list(PERMISSION_TOOLS.values())
-    # Also while there is no backend: without a tool to ask with, an agent would be refused.
-    assert all("when" not in tool for tool in tools)
+    # In no list of tools before VS Code has a model of ours, and in every list from then on, also while there is no
+    # backend: without a tool to ask with, an agent would be refused.
+    assert {tool["when"] for tool in tools} == {"dragoman.asks"}
     assert _MANIFEST["version"] == __version__
 
 
@@ -71,6 +73,18 @@ def test_no_click_approves_more_than_one_action() -> None:
 def test_a_permission_tool_takes_only_the_nonce() -> None:
     for tool in _MANIFEST["contributes"]["languageModelTools"]:
         assert tool["inputSchema"]["properties"] == {"nonce": {"type": "string"}}
+
+
+def test_its_page_has_pictures_that_are_packaged_and_says_that_there_is_no_telemetry() -> None:
+    page = (_EXTENSION / "README.md").read_text()
+    pictures = re.findall(r"!\[[^\]]+\]\(media/pictures/(\w+)\.png\)", page)
+    packaging = (_EXTENSION / "package.mjs").read_text()
+    packaged = dict(re.findall(r"(\w+): '([\w-]+\.png)'", packaging))
+    assert set(pictures) == set(packaged)
+    assert all((_EXTENSION.parents[1] / "docs" / "images" / name).exists() for name in packaged.values())
+    assert "no telemetry" in page
+    assert "!CHANGELOG.md" in (_EXTENSION / ".vscodeignore").read_text()
+    assert _MANIFEST["galleryBanner"]["theme"] == "dark"
 
 
 def test_its_lock_file_names_versions_and_no_registry() -> None:

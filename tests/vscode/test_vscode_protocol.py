@@ -11,7 +11,7 @@ import pytest
 
 from dragoman.frontends.vscode.server import VsCodeServer
 from dragoman.jsonrpc import RemoteError, RpcReply, RpcResponse
-from dragoman.models import ModelSource
+from dragoman.models import AgentSource
 from memory_peers import memory_pair
 from process.living import all_gone
 from vscode.editor import Chat, Editor, editor_in, soon
@@ -88,7 +88,7 @@ async def test_the_handshake_and_everything_that_is_wrong_before_and_after_it(tm
 
 async def test_a_fault_of_ours_is_told_with_what_to_do() -> None:
     """A server without models can only fail."""
-    ours, theirs = memory_pair(VsCodeServer(cast(ModelSource, object())), Editor())
+    ours, theirs = memory_pair(VsCodeServer(cast(AgentSource, object())), Editor())
     ask = theirs.request
     await soon(ask("initialize", {"protocolVersion": 1}))
     with pytest.raises(RemoteError) as failed:
@@ -202,6 +202,8 @@ async def test_a_model_that_is_added_or_removed_is_told_without_a_restart(tmp_pa
         file.write_text(f"{before}[models.helper]\nkind = ")
         await editor.logs("as it was before")
         assert await _models(editor) == ["demo", "fake"]
+        # It may have been told what the agent offers.
+        editor.models_changed.clear()
         file.write_text(f'{before}[models.helper]\nkind = "acp"\ncommand = ["helper"]\n')
         await soon(editor.models_changed.wait())
         assert await _models(editor) == ["demo", "fake", "helper"]

@@ -304,6 +304,49 @@ for (const door of ['@dragoman', 'agent mode']) {
   });
 }
 
+// VS Code adds an index of its own skills to every prompt then. These are the prompts of the extension's walkthrough.
+describe('through @dragoman, once the built-in chat is in use', () => {
+  before(async () => {
+    if (editor.witnessed('built-in chat').length === 0) {
+      await editor.enableBuiltInChat();
+    }
+  });
+
+  const words = () => editor.requests.at(-1).params.messages.at(-1).content.map(({ value }) => value);
+
+  test('the user’s words are the prompt, and nothing else', async () => {
+    await editor.newChat();
+    await chat.say('@dragoman !run echo hello');
+    const dialog = await chat.dialog();
+    assert.match(dialog, /echo hello/);
+    assert.doesNotMatch(dialog, /<skills>|<agents>|customizations/);
+    assert.deepEqual(words(), ['!run echo hello']);
+    await chat.allowOnce();
+    await chat.hears(/✓[^]*echo hello[^]*hello/);
+    await chat.idle();
+  });
+
+  test('two permissions are two dialogs', async () => {
+    await editor.newChat();
+    await chat.say('@dragoman two permissions');
+    await chat.dialog();
+    assert.deepEqual(words(), ['two permissions']);
+    await chat.skip();
+    await chat.dialog();
+    await chat.skip();
+    await chat.idle();
+  });
+
+  test('a failed command is shown with its output and its exit status', async () => {
+    await editor.newChat();
+    await chat.say('@dragoman !run echo wrong; exit 3');
+    await chat.dialog();
+    await chat.allowOnce();
+    await chat.hears(/✗ echo wrong; exit 3\s+wrong\s+\[Exit code 3\.\]/);
+    await chat.idle();
+  });
+});
+
 test('an agent that cannot start gives an error a person can act on', async () => {
   await editor.newChat();
   await chat.pick('Your Agent');

@@ -82,8 +82,10 @@ function answers(url) {
 
 export class Editor {
   /** Without a `dragoman`, one on which nobody has installed it. `agents`: commands of further models, by their names. */
-  static async start({ vsix, dragoman, settings = {}, agents = () => ({}) }) {
+  static async start({ vsix, dragoman, settings = {}, agents = () => ({}), release = 'code-server' }) {
     const editor = new Editor();
+    // A folder of the cache: `code-server-oldest` has the oldest VS Code that the extension is for.
+    editor.release = release;
     editor.folder = mkdtempSync(path.join(tmpdir(), 'dragoman-vscode-'));
     const at = (...names) => path.join(editor.folder, ...names);
     editor.at = at;
@@ -126,7 +128,7 @@ export class Editor {
   }
 
   async #serve(vsix) {
-    const code = path.join(CACHE, 'code-server/node_modules/code-server/out/node/entry.js');
+    const code = path.join(CACHE, this.release, 'node_modules/code-server/out/node/entry.js');
     const log = openSync(this.at('server.log'), 'a');
     const { DRAGOMAN_CONFIG: _, ...inherited } = process.env;
     const env = {
@@ -296,8 +298,8 @@ export class Editor {
   }
 
   /** The built-in chat, signed out. */
-  async enableBuiltInChat() {
-    await this.command('Dragoman: Use in the Built-in Chat');
+  async enableBuiltInChat(start = () => this.command('Dragoman: Use in the Built-in Chat')) {
+    await start();
     await this.page.waitForSelector('.modal-editor-part, .models-management-editor', { timeout: DEADLINE });
     await until('the built-in chat', () => this.witnessed('built-in chat').length > 0);
     await until('the end of a dialog', async () => {

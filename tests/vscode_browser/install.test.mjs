@@ -14,19 +14,26 @@ withEditor({}, (started) => {
   editor = started;
 });
 
-test('without Dragoman the extension offers to install it, and the demo agent answers', async () => {
-  const offer = editor.notification(/Dragoman is not installed/);
+test('without Dragoman the extension offers to set it up, and shows no error', async () => {
+  const offer = editor.notification(/Set it up now\?/);
   await offer.waitFor();
-  await offer.locator('.monaco-button').filter({ hasText: /^Install$/ }).click();
+  assert.equal(await offer.locator('.codicon-error').count(), 0);
+  assert.equal(await editor.statusText(), 'Set Up Dragoman');
+  await offer.locator('.monaco-button').filter({ hasText: /^Set Up$/ }).click();
   await editor.notification(/Installing Dragoman/).waitFor();
   await until('the model in the picker', async () => /demo/i.test(await editor.chat.model()), INSTALLING);
-  await editor.chat.ask('@dragoman say hello', /Hello, I am the demo agent/);
 });
 
-test('the built-in chat answers without an account, and so it does in the next window', async () => {
-  await editor.enableBuiltInChat();
+test('signed out, the way to VS Code’s own chat is offered; it then answers, and so it does in the next window', async () => {
+  const offer = editor.notification(/agents are ready, without an account/);
+  await offer.waitFor();
+  await editor.enableBuiltInChat(() =>
+    offer.locator('.monaco-button').filter({ hasText: /^Use in the Built-in Chat$/ }).click(),
+  );
   await editor.newChat();
   await editor.chat.ask('say hello', /Hello, I am the demo agent/);
+  await editor.newChat();
+  await editor.chat.ask('@dragoman say hello', /Hello, I am the demo agent/);
   await editor.reload({ withBuiltInChat: true });
   await editor.newChat();
   await editor.chat.ask('say hello', /Hello, I am the demo agent/);

@@ -7,7 +7,9 @@
 # Its native modules are left out, so no compiler is needed: lost are log files, sqlite and kerberos.
 set -eu
 
-CODE_SERVER='code-server@4.139.1'
+# The newest that there is, and the oldest that `engines` in editors/vscode/package.json allows.
+NEWEST='4.139.1'
+OLDEST='4.133.0'
 
 here=$(cd "$(dirname "$0")" && pwd)
 sh "$here/../browser/setup.sh" "${2:?usage: sh setup.sh DIR BROWSER_DIR}"
@@ -18,21 +20,27 @@ mkdir -p "$1"
 cd "$1"
 home=$(pwd)
 
-# Named after what it has installed: another version is installed anew.
-stamp="done-$(printf '%s' "$CODE_SERVER" | tr -c 'A-Za-z0-9.\n' '-')"
 quiet_npm() { npm install --no-audit --no-fund --no-update-notifier --loglevel=error --ignore-scripts "$@" >&2; }
 
-if [ ! -e "$stamp" ]; then
-  echo "installing VS Code (600 MB) ..." >&2
-  rm -rf code-server
-  mkdir code-server
-  cd code-server
+# Named after what it has installed: another version is installed anew.
+install() {
+  stamp="done-code-server-$2"
+  if [ -e "$stamp" ]; then
+    return
+  fi
+  echo "installing VS Code $2 (600 MB) ..." >&2
+  rm -rf "$1"
+  mkdir "$1"
+  cd "$1"
   echo '{"private": true}' > package.json
-  quiet_npm "$CODE_SERVER"
+  quiet_npm "code-server@$2"
   cd node_modules/code-server/lib/vscode
   quiet_npm --omit=dev
   cd extensions
   quiet_npm --omit=dev
   cd "$home"
   touch "$stamp"
-fi
+}
+
+install code-server "$NEWEST"
+install code-server-oldest "$OLDEST"

@@ -65,16 +65,18 @@ export type BackendState =
   | { readonly name: 'stopped' }
   | { readonly name: 'starting' }
   | Ready
+  /** Dragoman is not installed yet. */
+  | { readonly name: 'missing'; readonly reason: string }
   | { readonly name: 'failed'; readonly reason: string };
 
 export interface BackendHost {
-  /** Returns what to start; rejects with a sentence if nothing is found. Called before every start. */
+  /** Returns what to start; rejects with `NotInstalled` or with another sentence. Called before every start. */
   launch(): Promise<Launch>;
   /** The parameters of `initialize`, without the version. */
   introduction(): object;
   notification(method: string, params: unknown): void;
   changed(state: BackendState): void;
-  log(level: 'error' | 'warning' | 'info' | 'debug', message: string): void;
+  log(level: 'error' | 'warning' | 'info' | 'debug' | 'trace', message: string): void;
 }
 
 /** The backend does not run. The message says why. */
@@ -82,8 +84,17 @@ export class BackendError extends Error {
   override readonly name = 'BackendError';
 }
 
+/** There is no Dragoman on this machine. */
+export class NotInstalled extends Error {
+  override readonly name = 'NotInstalled';
+}
+
 /** A failure that needs the user: the backend is not restarted automatically. */
-class NothingToStart extends Error {}
+class NothingToStart extends Error {
+  constructor(readonly why: unknown) {
+    super(messageOf(why));
+  }
+}
 
 interface Running {
   readonly peer: Peer;
@@ -195,7 +206,7 @@ export class Backend {
     signal.throwIfAborted();
     this.#become({ name: 'starting' });
     const launch = await unlessAborted(this.#host.launch(), signal).catch((error: unknown) => {
-      throw new NothingToStart(messageOf(error));
+      throw new NothingToStart(error);
     });
     this.#host.log('info', `starting ${[launch.command, ...launch.args].join(' ')}`);
     const { command, args, cwd, env } = launch;
@@ -208,7 +219,8 @@ export class Backend {
     let lastWords = '';
     process_.stderr.setEncoding('utf8').on('data', (text: string) => {
       lastWords = (lastWords + text).slice(-LAST_WORDS);
-      this.#host.log('debug', text.trimEnd());
+      // The same records come as `log` notifications, so these are for those who debug the start itself.
+      this.#host.log('trace', text.trimEnd());
     });
     const began = Date.now();
     let isReady = false;
@@ -238,7 +250,8 @@ export class Backend {
       });
       const ended = (code: number | null, signalName: NodeJS.Signals | null) => {
         const how = signalName === null ? `with status ${code}` : `by ${signalName}`;
-        const words = lastLine(lastWords);
+        // A process that was killed said nothing about it.
+        const words = signalName === null ? lastLine(lastWords) : '';
         peer.close(words === '' ? `it ended ${how}` : `it ended ${how}: ${words}`);
         resolve();
       };
@@ -261,7 +274,7 @@ export class Backend {
       // The end of its standard error may explain more than the timeout does.
       await Promise.race([exited, pause(this.#limits.lastWordsMs)]);
       await kill(process_, gone);
-      const words = lastWords.trim();
+      const words = unlogged(lastWords).join('\n') || lastWords.trim();
       throw words === '' ? error : new Error(`Dragoman did not start: ${words}`);
     }
   }
@@ -286,7 +299,8 @@ export class Backend {
       throw new ConnectionClosed('it was stopped while it started');
     }
     this.#current = undefined;
-    this.#become({ name: 'failed', reason });
+    const isMissing = error instanceof NothingToStart && error.why instanceof NotInstalled;
+    this.#become({ name: isMissing ? 'missing' : 'failed', reason });
     if (!(error instanceof NothingToStart)) {
       this.#startAgain(reason);
     }
@@ -356,8 +370,15 @@ function messageOf(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
 }
 
+/** A record of Python's log, which says what happened before and not why the process ended. */
+const LOG_RECORD = /^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} [A-Z]+ /;
+
+function unlogged(text: string): string[] {
+  return text.split('\n').filter((line) => line.trim() !== '' && !LOG_RECORD.test(line));
+}
+
 function lastLine(text: string): string {
-  return text.trimEnd().split('\n').at(-1)?.trim() ?? '';
+  return unlogged(text).at(-1)?.trim() ?? '';
 }
 
 async function kill(process_: ChildProcess, gone: Promise<void>): Promise<void> {

@@ -11,10 +11,14 @@ import { install } from './install';
 import { locate, type Places } from './locate';
 import { allowFromNowOn, showQuestion } from './questions';
 import { settings } from './settings';
+import { openTerminal } from './terminal';
+import { ADD_PROVIDER, offerSetUp } from './welcome';
 
 const run = promisify(execFile);
 /** The time limit of a request that a list waits for. */
 const LIST_MS = 10_000;
+/** The start of a Python program on a busy machine, and a write to a database that another process may lock. */
+const RESET_MS = 60_000;
 
 export interface Parts {
   readonly backend: Pick<Backend, 'ready' | 'request' | 'restart' | 'state'>;
@@ -41,27 +45,6 @@ export function registerCommands({ backend, approvals, log, places }: Parts): vs
     { dispose: () => closing.cancel() },
     ...Object.entries(commands).map(([name, does]) => vscode.commands.registerCommand(`dragoman.${name}`, does)),
   );
-}
-
-const INSTALL = 'Install';
-const CHOOSE = 'Choose…';
-const STOP_ASKING = 'Don’t Ask Again';
-
-/** Offer to install Dragoman. `stopAsking` adds a button against an offer that the user did not request. */
-export async function offerInstall(stopAsking?: () => Thenable<void>): Promise<void> {
-  const chosen = await vscode.window.showErrorMessage(
-    'Dragoman is not installed. It can be put into an environment of its own, which nothing else uses.',
-    INSTALL,
-    CHOOSE,
-    ...(stopAsking === undefined ? [] : [STOP_ASKING]),
-  );
-  if (chosen === INSTALL) {
-    await vscode.commands.executeCommand('dragoman.install');
-  } else if (chosen === CHOOSE) {
-    await vscode.commands.executeCommand('workbench.action.openSettings', 'dragoman.command');
-  } else if (chosen === STOP_ASKING) {
-    await stopAsking?.();
-  }
 }
 
 async function installWithProgress(
@@ -108,7 +91,10 @@ async function told(does: () => Promise<void>): Promise<void> {
  */
 async function useBuiltInChat(): Promise<void> {
   const group = { name: 'Dragoman', vendor: 'dragoman' };
-  await vscode.commands.executeCommand('lm.addLanguageModelsProviderGroup', group).then(undefined, (error: unknown) => {
+  if (!(await vscode.commands.getCommands(true)).includes(ADD_PROVIDER)) {
+    throw new Error('The chat of this VS Code uses models of extensions only with an account. Begin a prompt with @dragoman, or update VS Code.');
+  }
+  await vscode.commands.executeCommand(ADD_PROVIDER, group).then(undefined, (error: unknown) => {
     // It was added before.
     if (!/exists/i.test(String(error))) {
       throw error;
@@ -121,22 +107,15 @@ async function useBuiltInChat(): Promise<void> {
 async function inTerminal(places: Places, args: readonly string[], options: readonly string[]): Promise<void> {
   const command = await locate(places);
   if (command === undefined) {
-    await offerInstall();
+    await offerSetUp();
     return;
   }
-  const [program = '', ...rest] = [...command, ...args, ...options];
-  const terminal = vscode.window.createTerminal({ name: `dragoman ${args[0] ?? ''}`, iconPath: new vscode.ThemeIcon('pulse') });
-  terminal.sendText([program, ...rest].map(quoted).join(' '));
-  terminal.show();
+  openTerminal(`dragoman ${args[0] ?? ''}`, [...command, ...args, ...options]);
 }
 
 export function configured(): string[] {
   const { configuration } = settings();
   return configuration === '' ? [] : ['--config', configuration];
-}
-
-function quoted(word: string): string {
-  return /^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", `'\\''`)}'`;
 }
 
 async function resetApprovals(places: Places): Promise<void> {
@@ -150,7 +129,7 @@ async function resetApprovals(places: Places): Promise<void> {
   }
   const [program, ...rest] = (await locate(places)) ?? [];
   if (program !== undefined) {
-    await run(program, [...rest, 'approvals', 'reset', ...configured()]);
+    await run(program, [...rest, 'approvals', 'reset', ...configured()], { timeout: RESET_MS });
   }
   await vscode.commands.executeCommand('workbench.action.chat.resetTrustedTools');
 }
@@ -253,17 +232,22 @@ async function openConfiguration(file: vscode.Uri): Promise<void> {
 
 async function menu(backend: Parts['backend']): Promise<void> {
   const { state } = backend;
+  const setUp = { label: '$(cloud-download) Install Dragoman', command: 'install' };
   const items = [
+    ...(state.name === 'missing' ? [setUp] : []),
     { label: '$(output) Show Log', command: 'showLog' },
     { label: '$(debug-restart) Restart', command: 'restart' },
     { label: '$(settings-gear) Manage Agents', command: 'manage' },
     { label: '$(comment-discussion) Use in the Built-in Chat', command: 'builtInChat' },
     { label: '$(pulse) Check the Installation', command: 'doctor' },
+    { label: '$(settings) Agent Options…', command: 'agentOptions' },
+    { label: '$(terminal) Agent Commands…', command: 'agentCommands' },
+    { label: '$(sign-in) Sign In…', command: 'signIn' },
     { label: '$(pass) Allow from Now On…', command: 'allowFromNowOn' },
     { label: '$(discard) Reset Approvals', command: 'resetApprovals' },
-    ...(state.name === 'failed' ? [{ label: '$(cloud-download) Install Dragoman', command: 'install' }] : []),
+    ...(state.name === 'failed' ? [setUp] : []),
   ];
-  const title = state.name === 'failed' ? state.reason : `Dragoman: ${state.name}`;
+  const title = state.name === 'failed' || state.name === 'missing' ? state.reason : `Dragoman: ${state.name}`;
   const chosen = await vscode.window.showQuickPick(items, { title });
   if (chosen !== undefined) {
     await vscode.commands.executeCommand(`dragoman.${chosen.command}`);

@@ -84,7 +84,7 @@ export function toWire(part: unknown): Part[] {
       {
         type: 'tool_result',
         callId,
-        content: content.flatMap(toWire),
+        content: content.flatMap(resultContent),
         ...(isError === true ? { isError } : {}),
       },
     ];
@@ -97,6 +97,22 @@ export function toWire(part: unknown): Part[] {
     return [{ type: 'text', value: promptTsxText((part as vscode.LanguageModelPromptTsxPart).value) }];
   }
   return [];
+}
+
+/** Convert one piece of a tool's result. VS Code lets it be anything, so what is no part goes as JSON: a result loses nothing. */
+function resultContent(content: unknown): Part[] {
+  const parts = toWire(content);
+  if (parts.length > 0) {
+    return parts;
+  }
+  let json: string | undefined;
+  try {
+    json = JSON.stringify(content);
+  } catch {
+    // A cycle, or a bigint.
+  }
+  const text = json ?? String(content);
+  return [{ type: 'data', mimeType: json === undefined ? 'text/plain' : 'application/json', data: Buffer.from(text).toString('base64') }];
 }
 
 export type ResponsePart = vscode.LanguageModelResponsePart;

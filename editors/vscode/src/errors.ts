@@ -11,6 +11,9 @@ const NEXT_STEP = 'Run “Dragoman: Show Log” to see why, or “Dragoman: Chec
 export function sentence(error: unknown): string {
   if (error instanceof RpcError) {
     // An error with a kind was written for users, and contains the next step.
+    if (error.kind === 'auth_required') {
+      return `${ended(error.message)} Or run “Dragoman: Sign In…”.`;
+    }
     return error.kind === undefined ? `${ended(error.message)} ${NEXT_STEP}` : error.message;
   }
   if (error instanceof ConnectionClosed) {
@@ -37,7 +40,11 @@ export function languageModelError(error: unknown): Error {
   return shown;
 }
 
-/** An error with VS Code's code, only for kinds that programs check: the chat prints the whole stack of such errors. */
+/**
+ * An error with VS Code's code, for the kinds that it has one for and that programs check. All others are plain errors:
+ * VS Code makes a coded error anew at its reader, with a stack that its chat prints, a page long. That is too much for what
+ * only a person can act on, above all a login.
+ */
 function ofKind(kind: RpcError['kind'], message: string): Error {
   switch (kind) {
     case 'not_found':
@@ -45,6 +52,7 @@ function ofKind(kind: RpcError['kind'], message: string): Error {
     case 'no_permissions':
       return vscode.LanguageModelError.NoPermissions(message);
     case 'blocked':
+    case 'rate_limited':
       return vscode.LanguageModelError.Blocked(message);
     default:
       return new Error(message);

@@ -1,22 +1,28 @@
 /** The extension: wires the backend to the model provider, the permission tools, the participant and the status bar. */
 import * as path from 'node:path';
 import * as vscode from 'vscode';
+import { registerAgentCommands } from './agents';
+import { AgentState } from './agentState';
 import { PendingApprovals } from './approvals';
-import { Backend, type BackendState, type Launch } from './backend';
-import { configured, offerInstall, registerCommands } from './commands';
+import { Backend, type BackendState, type Launch, NotInstalled } from './backend';
+import { configured, registerCommands } from './commands';
+import { registerConversations } from './conversations';
 import { features } from './convert';
 import { sweep } from './environments';
+import { inheritedEnvironment } from './inherited';
 import { locate, type Places } from './locate';
 import { PARTICIPANT, respond } from './participant';
 import { type Memory, Provider } from './provider';
 import { registerQuestionDocuments } from './questions';
 import { RememberedModels } from './remembered';
-import { needsRestart, SECTION, settings } from './settings';
+import { isLive, needsRestart, SECTION, settings } from './settings';
 import { Status } from './status';
 import { registerPermissionTools } from './tools';
+import { offerChatOnce, offerSetUpOnce } from './welcome';
+import type { StoredConversation } from './wire';
 
-/** A key of the global state: the user does not want the offer to install. */
-const NO_OFFER = 'noOffer';
+/** A context key: an agent may ask for permission here. Without it the permission tools are in no list. */
+const ASKS_KEY = 'dragoman.asks';
 
 /** Disposed of in `deactivate`, which VS Code waits for. The backend writes to the log until it ends. */
 let lasting: { readonly backend: Backend; readonly log: vscode.LogOutputChannel } | undefined;
@@ -24,6 +30,8 @@ let lasting: { readonly backend: Backend; readonly log: vscode.LogOutputChannel 
 export function activate(context: vscode.ExtensionContext): void {
   const log = vscode.window.createOutputChannel('Dragoman', { log: true });
   const status = new Status();
+  const agents = new AgentState(context.workspaceState, () => status.agents(agents.lines));
+  status.agents(agents.lines);
   const approvals = new PendingApprovals((count) => status.waiting(count));
   const { version } = context.extension.packageJSON as { version: string };
   const places = (): Places => ({
@@ -34,24 +42,19 @@ export function activate(context: vscode.ExtensionContext): void {
     path: process.env['PATH'] ?? '',
     platform: process.platform,
   });
-  let hasOffered = false;
-
   const running = new Backend({
     launch: async () => {
       const command = await locate(places());
       if (command === undefined) {
-        if (!hasOffered && context.globalState.get(NO_OFFER) !== true) {
-          hasOffered = true;
-          void offerInstall(() => context.globalState.update(NO_OFFER, true));
-        }
-        throw new Error('Dragoman is not installed. Run “Dragoman: Install Dragoman”, or name it in the setting `dragoman.command`.');
+        void offerSetUpOnce(context.globalState);
+        throw new NotInstalled('Dragoman is not set up yet. Run “Dragoman: Install Dragoman”, or name an installed one in the setting `dragoman.command`.');
       }
       return launchOf(command);
     },
     introduction: () => ({
       client: { name: vscode.env.appName, version: vscode.version },
       workspaceFolders: folders(),
-      features: { ...features(), ...(settings().thinking === 'text' ? { thinking: false } : {}) },
+      features: declared(),
     }),
     notification: (method, params) => {
       if (method === 'lm/modelsChanged') {
@@ -66,6 +69,7 @@ export function activate(context: vscode.ExtensionContext): void {
       void vscode.commands.executeCommand('setContext', 'dragoman.ready', state.name === 'ready');
       if (state.name === 'ready') {
         provider.modelsChanged();
+        void offerChatOnce(context.globalState);
       } else {
         approvals.clear();
       }
@@ -74,9 +78,14 @@ export function activate(context: vscode.ExtensionContext): void {
   });
   lasting = { backend: running, log };
   const memory = memoryOf(context.workspaceState, version, running);
-  const provider = new Provider(running, memory, settings, approvals, (message) => log.warn(message));
+  // It stays set: a tool that vanished in the middle of a turn could not be answered.
+  const listed = () => vscode.commands.executeCommand('setContext', ASKS_KEY, settings().permission === 'ask');
+  const provider = new Provider(running, memory, settings, approvals, (message) => log.warn(message), agents, () => void listed());
   const failure = () => (running.state.name === 'failed' ? running.state.reason : undefined);
-  const participant = vscode.chat.createChatParticipant(PARTICIPANT, (...asked) => respond({ approvals, failure }, ...asked));
+  const isMissing = () => running.state.name === 'missing';
+  const stored = async (id: string) => (await running.request('conversations/messages', { id })) as StoredConversation;
+  const host = { approvals, failure, isMissing, agents, stored };
+  const participant = vscode.chat.createChatParticipant(PARTICIPANT, (...asked) => respond(host, ...asked));
   participant.iconPath = new vscode.ThemeIcon('comment-discussion');
 
   context.subscriptions.push(
@@ -86,6 +95,8 @@ export function activate(context: vscode.ExtensionContext): void {
     vscode.lm.registerLanguageModelChatProvider('dragoman', provider),
     registerPermissionTools(running, approvals),
     registerQuestionDocuments(running),
+    registerAgentCommands({ backend: running, state: agents }),
+    registerConversations(running),
     registerCommands({ backend: running, approvals, log, places }),
     vscode.workspace.onDidChangeWorkspaceFolders(() =>
       running.notify('workspace/didChangeFolders', { workspaceFolders: folders() }),
@@ -94,6 +105,9 @@ export function activate(context: vscode.ExtensionContext): void {
       if (needsRestart(change) && running.state.name !== 'stopped') {
         void running.restart().catch(() => undefined);
       } else if (change.affectsConfiguration(SECTION)) {
+        if (isLive(change)) {
+          running.notify('settings/didChange', { features: declared(), logLevel: settings().logLevel });
+        }
         provider.modelsChanged();
       }
     }),
@@ -136,14 +150,23 @@ function launchOf([command = '', ...words]: readonly string[]): Launch {
     command,
     args: [...words, 'vscode', '--log-level', settings().logLevel, ...configured()],
     ...(cwd === undefined ? {} : { cwd }),
-    env: process.env,
+    env: inheritedEnvironment(process.env),
   };
+}
+
+/** The features of this VS Code, as the settings want them. */
+function declared(): object {
+  return { ...features(), ...(settings().thinking === 'text' ? { thinking: false } : {}) };
 }
 
 function folders(): string[] {
   return (vscode.workspace.workspaceFolders ?? []).flatMap(({ uri }) => (uri.scheme === 'file' ? [uri.fsPath] : []));
 }
 
+/**
+ * Write a line to the log. `dragoman.logLevel` has decided that it is wanted. VS Code's own level of the channel is `info`
+ * unless the user changes it, and would drop a debug line: that is then written as information.
+ */
 function write(log: vscode.LogOutputChannel, level: string, message: string): void {
   switch (level) {
     case 'error':
@@ -153,7 +176,14 @@ function write(log: vscode.LogOutputChannel, level: string, message: string): vo
       log.warn(message);
       break;
     case 'debug':
-      log.debug(message);
+      if (log.logLevel === vscode.LogLevel.Debug || log.logLevel === vscode.LogLevel.Trace) {
+        log.debug(message);
+      } else {
+        log.info(`[debug] ${message}`);
+      }
+      break;
+    case 'trace':
+      log.trace(message);
       break;
     default:
       log.info(message);

@@ -5,27 +5,44 @@
  * its history, also after a reload of the window.
  */
 import * as vscode from 'vscode';
+import type { AgentState } from './agentState';
+import { SIGN_IN } from './agents';
 import type { PendingApprovals } from './approvals';
 import { BackendError } from './backend';
 import { signalOf, unlessAborted } from './cancellation';
-import { features, fromWireMessage, isOne, progressOf, toWire } from './convert';
+import { fromWireMessage, progressOf, toWire } from './convert';
 import { isCancellation, sentence } from './errors';
 import { type LoopHost, runTurn } from './loop';
 import { plain } from './markdown';
+import { promptOf } from './prompt';
 import { Steps } from './steps';
-import { ACTIVITY_OPTION, isPermissionTool, type Message, type Part, STATEFUL_MARKER, type ToolCall } from './wire';
+import { ACTIVITY_OPTION, isPermissionTool, type Message, type Part, STATEFUL_MARKER, type StoredConversation, type ToolCall } from './wire';
 
 export const PARTICIPANT = 'dragoman.participant';
+/** A command of the participant, in package.json. */
+const CONTINUE = 'continue';
+const MEMORY = 'The agent has its own memory of it.';
+const TRANSCRIPT = 'The agent gets a transcript of it.';
 const VENDOR = 'dragoman';
 const NO_MODEL = 'There is no model yet. Run “Dragoman: Manage Agents”, or “Dragoman: Show Log” to see why.';
+const NOT_SET_UP = 'Dragoman is not set up yet. It goes into its own folder, and needs Python 3.11 or newer. Then ask again.';
 /** The most tools that a request may have. */
 const MAX_TOOLS = 128;
 /** The characters of a thought that fit on a line. */
 const THOUGHT_CHARACTERS = 100;
 
 interface Metadata {
-  /** The prompt as the model received it, then the rounds. */
+  /** The prompt as the model received it, then the rounds. A stored conversation precedes it if this turn continues one. */
   readonly messages?: Message[];
+  /** The turn continues a stored conversation: the chat before it is no part of that. */
+  readonly isContinued?: true;
+  /** The model of the continued conversation, for as long as the user selects no other than at that time. */
+  readonly continued?: Continued;
+}
+
+interface Continued {
+  readonly modelId: string;
+  readonly selected?: string;
 }
 
 type ThinkingStream = vscode.ChatResponseStream & {
@@ -36,27 +53,50 @@ export interface ParticipantHost {
   readonly approvals: PendingApprovals;
   /** Why the backend does not run, if it should. */
   failure(): string | undefined;
+  /** Whether Dragoman is not installed yet. */
+  isMissing?(): boolean;
+  readonly agents: Pick<AgentState, 'needsLogin'>;
+  /** The messages of a stored conversation, by the beginning of its id. */
+  stored(id: string): Promise<StoredConversation>;
 }
 
 export async function respond(
-  { approvals, failure }: ParticipantHost,
+  { approvals, failure, isMissing, agents, stored }: ParticipantHost,
   request: vscode.ChatRequest,
   context: vscode.ChatContext,
   stream: vscode.ChatResponseStream,
   token: vscode.CancellationToken,
 ): Promise<vscode.ChatResult> {
-  const model = await unlessStopped(modelFor(request), token);
+  let opened: Opened;
+  try {
+    opened = await conversationOf(request, context, stored);
+  } catch (error) {
+    return { errorDetails: { message: reason(error) } };
+  }
+  const { continued, before, words } = opened;
+  const model = await unlessStopped(modelFor(request, continued?.modelId), token);
   if (token.isCancellationRequested) {
+    return {};
+  }
+  if (model === undefined && isMissing?.() === true) {
+    stream.markdown(NOT_SET_UP);
+    stream.button({ command: 'dragoman.install', title: 'Set Up Dragoman' });
     return {};
   }
   if (model === undefined) {
     const cause = failure();
     return { errorDetails: { message: cause === undefined ? NO_MODEL : sentence(new BackendError(cause)) } };
   }
-  if (model.id !== request.model?.id || request.model.vendor !== VENDOR) {
+  const kept = continued === undefined ? {} : { continued };
+  if (opened.title !== undefined && words === '') {
+    // The next prompt has the history from here.
+    stream.markdown(`${plain(`This chat goes on with “${opened.title}”. ${opened.keepsMemory ? MEMORY : TRANSCRIPT} What next?`)}\n`);
+    return { metadata: { messages: before, isContinued: true, ...kept } satisfies Metadata };
+  }
+  if (continued === undefined && (model.id !== request.model?.id || request.model.vendor !== VENDOR)) {
     stream.markdown(`*${plain(standIn(model, request.model))}*\n\n`);
   }
-  const { prompt, leftOut } = await promptOf(request);
+  const { prompt, leftOut } = await promptOf({ prompt: words, references: request.references });
   if (leftOut.length > 0) {
     stream.markdown(`*${plain(`Not passed on: ${leftOut.join(', ')}.`)}*\n\n`);
   }
@@ -69,10 +109,18 @@ export async function respond(
     respond: (messages) => answer(model, messages, tools, { stream, steps }, token),
     invoke: (call) => invoke(call, request, token).finally(() => approvals.answered([call.callId])),
   };
-  const turn = await runTurn(host, [...historyOf(context.history), prompt]);
+  const isContinued = opened.title !== undefined;
+  const turn = await runTurn(host, [...(isContinued ? before : historyOf(context.history)), prompt]);
   // Also the permission requests that had no dialog.
   approvals.seen(turn.rounds);
-  const metadata: Metadata = { messages: [prompt, ...turn.rounds] };
+  const metadata: Metadata = {
+    messages: [...(isContinued ? before : []), prompt, ...turn.rounds],
+    ...(isContinued ? { isContinued } : {}),
+    ...kept,
+  };
+  if (agents.needsLogin(model.id)) {
+    stream.button({ command: SIGN_IN, title: 'Sign In', arguments: [model.id] });
+  }
   if (turn.reachedLimit) {
     stream.markdown('\n\nThe agent called tools for so many rounds that it was stopped. Say “go on” to let it.\n');
   }
@@ -89,10 +137,44 @@ export async function respond(
  * The selected model is looked up as well: right after a reload VS Code shows a model before it has requested our list,
  * and a request to it would fail.
  */
-async function modelFor({ model }: vscode.ChatRequest): Promise<vscode.LanguageModelChat | undefined> {
+async function modelFor(
+  { model }: vscode.ChatRequest,
+  continued: string | undefined,
+): Promise<vscode.LanguageModelChat | undefined> {
+  if (continued !== undefined) {
+    return (await vscode.lm.selectChatModels({ vendor: VENDOR, id: continued }))[0];
+  }
   const isOurs = model?.vendor === VENDOR;
   const [selected] = isOurs ? await vscode.lm.selectChatModels({ vendor: VENDOR, id: model.id }) : [];
   return selected ?? (await vscode.lm.selectChatModels({ vendor: VENDOR }))[0];
+}
+
+interface Opened {
+  /** The user's own text. */
+  readonly words: string;
+  /** The messages of the conversation that this turn continues. */
+  readonly before: Message[];
+  readonly title?: string;
+  readonly keepsMemory?: boolean;
+  readonly continued?: Continued;
+}
+
+/** The conversation that a turn belongs to: `/continue ID` names one; else it is that of the chat. */
+async function conversationOf(
+  request: vscode.ChatRequest,
+  { history }: vscode.ChatContext,
+  stored: ParticipantHost['stored'],
+): Promise<Opened> {
+  if (request.command === CONTINUE) {
+    const [, id = '', words = ''] = /^\s*(\S*)\s*([^]*)$/.exec(request.prompt) ?? [];
+    const { modelId, messages, title, keepsMemory } = await stored(id);
+    const continued = { modelId, ...(request.model === undefined ? {} : { selected: request.model.id }) };
+    return { words, before: messages, title, keepsMemory, continued };
+  }
+  const last = history.findLast((turn) => turn instanceof vscode.ChatResponseTurn);
+  const { continued } = (last?.result.metadata as Metadata | undefined) ?? {};
+  const holds = continued !== undefined && continued.selected === request.model?.id;
+  return { words: request.prompt, before: [], ...(holds ? { continued } : {}) };
 }
 
 function standIn(model: vscode.LanguageModelChat, selected: vscode.LanguageModelChat | undefined): string {
@@ -217,7 +299,11 @@ async function invoke(
 }
 
 /** The history of the chat: from the metadata, else from the text that the chat shows. */
-export function historyOf(history: vscode.ChatContext['history']): Message[] {
+export function historyOf(whole: vscode.ChatContext['history']): Message[] {
+  const begins = whole.findLastIndex(
+    (turn) => turn instanceof vscode.ChatResponseTurn && (turn.result.metadata as Metadata | undefined)?.isContinued === true,
+  );
+  const history = begins < 0 ? whole : whole.slice(begins);
   return history.flatMap((turn, index): Message[] => {
     if (turn instanceof vscode.ChatRequestTurn) {
       const next = history[index + 1];
@@ -237,70 +323,6 @@ function kept(turn: vscode.ChatResponseTurn): Message[] | undefined {
 
 function said(role: 'user' | 'assistant', value: string): Message {
   return { role, content: [{ type: 'text', value }] };
-}
-
-interface Attached {
-  readonly places: string[];
-  readonly pictures: Part[];
-  readonly leftOut: string[];
-}
-
-/** The prompt, the paths of its references, and its pictures. An agent reads files itself. */
-async function promptOf(request: vscode.ChatRequest): Promise<{ prompt: Message; leftOut: readonly string[] }> {
-  const attached: Attached = { places: [], pictures: [], leftOut: [] };
-  for (const reference of request.references) {
-    await attach(reference, attached);
-  }
-  const { places, pictures, leftOut } = attached;
-  const list = places.map((place) => `- ${place}`).join('\n');
-  const value = places.length === 0 ? request.prompt : `${request.prompt}\n\nAttached:\n${list}`;
-  return { prompt: { role: 'user', content: [{ type: 'text', value }, ...pictures] }, leftOut };
-}
-
-async function attach(reference: vscode.ChatPromptReference, { places, pictures, leftOut }: Attached): Promise<void> {
-  const { value } = reference;
-  if (typeof value === 'string') {
-    places.push(value);
-  } else if (value instanceof vscode.Uri) {
-    places.push(placeOf(value));
-  } else if (value instanceof vscode.Location) {
-    places.push(`${placeOf(value.uri)}:${value.range.start.line + 1}-${value.range.end.line + 1}`);
-  } else {
-    const picture = await pictureOf(value);
-    if (picture === undefined) {
-      leftOut.push((reference as { name?: string }).name ?? reference.id);
-    } else {
-      pictures.push(picture);
-    }
-  }
-}
-
-/** The path of a file; for anything else its URI. */
-function placeOf(uri: vscode.Uri): string {
-  return uri.scheme === 'file' ? uri.fsPath : uri.toString(true);
-}
-
-/** The class is not in the stable types. */
-interface BinaryData {
-  readonly mimeType: string;
-  data(): Thenable<Uint8Array>;
-}
-
-async function pictureOf(value: unknown): Promise<Part | undefined> {
-  if (!isOne(value, 'ChatReferenceBinaryData') || !features().data) {
-    return undefined;
-  }
-  const { mimeType } = value as BinaryData;
-  if (!mimeType.startsWith('image/')) {
-    return undefined;
-  }
-  try {
-    const data = await (value as BinaryData).data();
-    return { type: 'data', mimeType, data: Buffer.from(data).toString('base64') };
-  } catch {
-    // The file was deleted after it was attached.
-    return undefined;
-  }
 }
 
 /** VS Code wraps the message of a failed request in its own text. */

@@ -1,18 +1,17 @@
 /** The models of the backend as language models of VS Code. The provider has no state that requests share. */
 import * as vscode from 'vscode';
+import { type AgentState, usageOf } from './agentState';
 import type { PendingApprovals } from './approvals';
 import type { Backend } from './backend';
 import { signalOf, within } from './cancellation';
 import { features, fromWire, toWireMessage, toWireMessages, toWireTools } from './convert';
 import { errorText, isCancellation, languageModelError } from './errors';
-import { ACTIVITY_OPTION, isPermissionTool, type ModelInformation, type Part } from './wire';
+import { RpcError } from './rpc';
+import { tokensOfMessage, tokensOfText } from './tokens';
+import { ACTIVITY_OPTION, isPermissionTool, type ModelInformation, type Part, USAGE } from './wire';
 
-/** The same value as in the backend: about the average of recent tokenizers, in any script. */
-const BYTES_A_TOKEN = 4;
 /** Includes the start of the backend, and of agents that report their capabilities. */
 const LIST_MS = 90_000;
-/** A prompt has thousands of pieces: a slow count is replaced by an estimate. */
-const COUNT_MS = 2_000;
 
 export interface ProviderSettings {
   /** The ids of the models to offer; if empty, all models. */
@@ -40,6 +39,8 @@ export class Provider implements vscode.LanguageModelChatProvider<Information> {
   readonly #settings: () => ProviderSettings;
   readonly #approvals: PendingApprovals;
   readonly #log: (message: string) => void;
+  readonly #agents: AgentState;
+  readonly #listed: () => void;
   readonly #changed = new vscode.EventEmitter<void>();
   readonly onDidChangeLanguageModelChatInformation = this.#changed.event;
 
@@ -49,12 +50,17 @@ export class Provider implements vscode.LanguageModelChatProvider<Information> {
     settings: () => ProviderSettings,
     approvals: PendingApprovals,
     log: (message: string) => void,
+    agents: AgentState,
+    /** Called when VS Code gets models, with at least one. */
+    listed: () => void = () => undefined,
   ) {
+    this.#agents = agents;
     this.#backend = backend;
     this.#memory = memory;
     this.#settings = settings;
     this.#approvals = approvals;
     this.#log = log;
+    this.#listed = listed;
   }
 
   /** Fire the change event: VS Code requests the models only after it. */
@@ -74,6 +80,10 @@ export class Provider implements vscode.LanguageModelChatProvider<Information> {
     try {
       const models = await within(LIST_MS, signal, (bounded) => this.#models(silent, bounded));
       const { models: wanted } = this.#settings();
+      this.#agents.named(models);
+      if (models.length > 0) {
+        this.#listed();
+      }
       return models
         .filter(({ id }) => wanted.length === 0 || wanted.includes(id))
         .map((model) => ({ isUserSelectable: true, isBYOK: true, ...model, ...described(model) }));
@@ -126,6 +136,7 @@ export class Provider implements vscode.LanguageModelChatProvider<Information> {
       if (token.isCancellationRequested || (part.type === 'thinking' && thinking === 'hide')) {
         return;
       }
+      this.#note(model.id, part);
       const made = fromWire(part);
       if (made !== undefined) {
         hasSpoken ||= part.type === 'text' || part.type === 'tool_call';
@@ -144,18 +155,21 @@ export class Provider implements vscode.LanguageModelChatProvider<Information> {
             tools,
             toolMode: options.toolMode === vscode.LanguageModelChatToolMode.Required ? 'required' : 'auto',
             modelOptions: { ...options.modelOptions, [ACTIVITY_OPTION]: takesActivity },
-            modelConfiguration: options.modelConfiguration,
+            // What VS Code has from the user wins.
+            modelConfiguration: { ...this.#agents.chosen(model.id), ...options.modelConfiguration },
             requestInitiator: options.requestInitiator,
           },
         },
         { signal, onPart },
       );
+      this.#agents.loginNeeded(model.id, false);
     } catch (error) {
       if (token.isCancellationRequested || isCancellation(error)) {
         // Resolve, so that the streamed parts stay in the history.
         return;
       }
       this.#log(`${model.id}: ${String(error)}`);
+      this.#agents.loginNeeded(model.id, error instanceof RpcError && error.kind === 'auth_required');
       if (!hasSpoken) {
         throw languageModelError(error);
       }
@@ -166,27 +180,20 @@ export class Provider implements vscode.LanguageModelChatProvider<Information> {
     }
   }
 
-  /** Count tokens. The chat counts thousands of lines at a time, so text is counted here, without a request. */
+  #note(modelId: string, part: Part): void {
+    const usage = part.type === 'usage' ? part : part.type === 'data' && part.mimeType === USAGE ? usageOf(part.data) : undefined;
+    if (usage !== undefined) {
+      this.#agents.used(modelId, usage);
+    }
+  }
+
+  /** Count tokens. The backend has no better count, so no request is made: a count must not start a process. */
   async provideTokenCount(
-    model: Information,
+    _model: Information,
     text: string | vscode.LanguageModelChatRequestMessage,
-    token: vscode.CancellationToken,
+    _token: vscode.CancellationToken,
   ): Promise<number> {
-    if (typeof text === 'string') {
-      return tokens(text);
-    }
-    const message = toWireMessage(text);
-    const { signal, dispose } = signalOf(token);
-    try {
-      const asked = { modelId: model.id, message };
-      const count = (bounded: AbortSignal) => this.#backend.request('lm/provideTokenCount', asked, { signal: bounded });
-      return Number(await within(COUNT_MS, signal, count));
-    } catch {
-      // The chat could not render a prompt without a count.
-      return tokens(JSON.stringify(message));
-    } finally {
-      dispose();
-    }
+    return typeof text === 'string' ? tokensOfText(text) : tokensOfMessage(toWireMessage(text));
   }
 }
 
@@ -194,8 +201,4 @@ export class Provider implements vscode.LanguageModelChatProvider<Information> {
 function described({ capabilities = {}, tooltip, detail, tags = [] }: ModelInformation) {
   const words = [tooltip ?? detail, `Tags: ${tags.join(', ')}.`].filter((text) => text !== undefined);
   return { capabilities, ...(tags.length > 0 ? { tooltip: words.join('\n\n') } : {}) };
-}
-
-function tokens(text: string): number {
-  return Math.ceil(Buffer.byteLength(text) / BYTES_A_TOKEN);
 }

@@ -7,6 +7,7 @@ import * as vscode from 'vscode';
 import type { PendingApprovals } from './approvals';
 import type { Backend } from './backend';
 import { within } from './cancellation';
+import { withoutIcons } from './icons';
 import { fitsModal } from './modal';
 import type { ApprovalLevel, Question, RecentQuestion, RuleOffer } from './wire';
 
@@ -149,9 +150,4 @@ async function addRule(backend: Asked, { id }: RecentQuestion, rule: RuleOffer):
 
 function ruleDetail({ toml, file }: RuleOffer): string {
   return `${toml}\nThis goes to the end of ${file}`;
-}
-
-/** VS Code would draw `$(name)` in a label as an icon. */
-function withoutIcons(text: string): string {
-  return text.replaceAll('$(', '\\$(');
 }

@@ -19,6 +19,7 @@ export type ErrorKind =
   | 'not_found'
   | 'no_permissions'
   | 'blocked'
+  | 'rate_limited'
   | 'unavailable'
   | 'bad_request'
   | 'agent_failed'

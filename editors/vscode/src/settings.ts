@@ -21,9 +21,16 @@ export function settings(): Settings {
   };
 }
 
-/** The settings that the backend starts with: a change restarts it. */
+/** The settings that say what to start: a change restarts the backend. */
 export function needsRestart(change: vscode.ConfigurationChangeEvent): boolean {
-  return ['command', 'configuration', 'thinking', 'logLevel'].some((name) =>
-    change.affectsConfiguration(`${SECTION}.${name}`),
-  );
+  return affects(change, ['command', 'configuration']);
+}
+
+/** The settings that a running backend takes over, with `settings/didChange`. */
+export function isLive(change: vscode.ConfigurationChangeEvent): boolean {
+  return affects(change, ['thinking', 'logLevel']);
+}
+
+function affects(change: vscode.ConfigurationChangeEvent, names: readonly string[]): boolean {
+  return names.some((name) => change.affectsConfiguration(`${SECTION}.${name}`));
 }

@@ -4,6 +4,7 @@
  */
 import * as path from 'node:path';
 import * as vscode from 'vscode';
+import { usageText } from './agentState';
 import { fenced, plain } from './markdown';
 import type { Activity, Plan, ProgressPart, Usage } from './wire';
 
@@ -46,14 +47,7 @@ export class Steps {
 
   /** The last usage, for the foot of the answer; only the numbers that were reported. */
   get usage(): string | undefined {
-    const { input, output, contextUsed, contextSize, cost, currency } = this.#usage ?? {};
-    const said = [
-      input === undefined ? '' : `${count(input)} tokens in`,
-      output === undefined ? '' : `${count(output)} tokens out`,
-      contextUsed === undefined ? '' : `context ${count(contextUsed)}${contextSize === undefined ? '' : ` of ${count(contextSize)}`}`,
-      cost === undefined ? '' : `${cost.toFixed(2)} ${currency ?? ''}`.trim(),
-    ].filter((text) => text !== '');
-    return said.length > 0 ? said.join(' • ') : undefined;
+    return usageText(this.#usage);
   }
 
   #step(step: Activity): void {
@@ -109,10 +103,6 @@ export class Steps {
     }
     this.#drawn.set(id, title);
   }
-}
-
-function count(tokens: number): string {
-  return tokens.toLocaleString('en');
 }
 
 /** The beginning of a change. */

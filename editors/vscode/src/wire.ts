@@ -37,6 +37,57 @@ export interface Usage {
   currency?: string;
 }
 
+export type OptionValue = string | boolean | number;
+
+/** An option of an agent's sessions. Its texts are the agent's. */
+export interface AgentOption {
+  id: string;
+  name: string;
+  description?: string;
+  category?: string;
+  current?: OptionValue;
+  values: { value: OptionValue; name: string; description?: string }[];
+}
+
+/** The answer to `agent/options`. */
+export interface AgentOffer {
+  options?: AgentOption[];
+  commands?: { name: string; description?: string; hint?: string }[];
+  contextSize?: number;
+}
+
+/** A way to log in, in the answer to `agent/logins`. */
+export interface Login {
+  id: string;
+  name: string;
+  kind: 'agent' | 'terminal' | 'env_var';
+  description?: string;
+  terminal?: { command: string[]; env?: Record<string, string> };
+}
+
+/** A conversation in the answer to `conversations/list`. */
+export interface ConversationRow {
+  id: string;
+  title: string;
+  modelId: string;
+  agent: string;
+  client: string;
+  folder: string;
+  startedAt: number;
+  usedAt: number;
+  state: string;
+  /** Whether the agent goes on with its own memory. */
+  keepsMemory: boolean;
+}
+
+/** The answer to `conversations/messages`: the history that continues a conversation. */
+export interface StoredConversation {
+  modelId: string;
+  title: string;
+  messages: Message[];
+  keepsMemory: boolean;
+}
+
 /** Progress beside the answer. A later part replaces the earlier one; for activities, the one with its id. */
 export type ProgressPart = Activity | Plan | Usage;
 
@@ -62,6 +113,10 @@ export interface ModelInformation {
   capabilities?: { toolCalling?: boolean | number; imageInput?: boolean };
   isBYOK?: boolean;
   isUserSelectable?: boolean;
+  /** The size of the context that the agent has reported: the context indicator shows it. */
+  maxContextWindowTokens?: number;
+  /** The agent's options, for VS Code's own menus. */
+  configurationSchema?: object;
   /** The capabilities of the model, by name. */
   tags?: string[];
 }
@@ -121,6 +176,9 @@ export interface RuleOffer {
 
 /** The type of our marker in a response, which identifies the conversation and the place in it. */
 export const STATEFUL_MARKER = 'stateful_marker';
+
+/** The type of a data part that fills VS Code's context indicator. */
+export const USAGE = 'usage';
 
 /** The type of a data part with the JSON of a `ProgressPart`, for which VS Code has no class. */
 export const ACTIVITY = 'application/vnd.dragoman.activity+json';

@@ -1,7 +1,7 @@
 /** The backend, as a real process: a few lines of JavaScript that play it, and misbehave. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { Backend, BackendError, type BackendState, type Launch, type Limits } from '../src/backend';
+import { Backend, BackendError, type BackendState, type Launch, type Limits, NotInstalled } from '../src/backend';
 import { within } from '../src/cancellation';
 import { ConnectionClosed } from '../src/rpc';
 
@@ -15,12 +15,14 @@ const PLAYED = `
     if (method === 'initialize') reply(id, { server: { version: '9.' + params.protocolVersion }, configuration: '/etc/dragoman.toml' });
     else if (method === 'pid') reply(id, process.pid);
     else if (method === 'die') { process.stderr.write('a long story\\nout of rope\\n'); process.exitCode = 3; lines.close(); process.stdin.destroy(); }
+    else if (method === 'log') { process.stderr.write('2026-01-02 03:04:05,678 INFO dragoman.x: an agent has started\\n', () => reply(id, {})); }
     else if (method === 'leave an heir') {
       const stdio = ['inherit', 'inherit', 'ignore'];
       const heir = require('node:child_process').spawn(process.execPath, ['-e', 'setTimeout(() => undefined, 60000)'], { stdio });
       say({ method: 'heir', params: heir.pid });
       process.exit(3);
     }
+    else if (method === 'end') process.exit(3);
     else if (method === 'hear') say({ method: 'heard', params });
     else if (method === 'be mute') require('node:fs').closeSync(1);
     else if (method === 'be deaf') { require('node:fs').closeSync(0); say({ method: 'deaf' }); }
@@ -103,13 +105,25 @@ test('when it dies, what was asked fails with its last words, and the next reque
   await backend.dispose();
 });
 
-test('one that is killed is said to be', { timeout: 20_000 }, async () => {
+test('one that is killed is said to be, and a line of its log is not the reason', { timeout: 20_000 }, async () => {
   const { backend } = played();
   await backend.ready();
+  await backend.request('log', {});
   const asked = backend.request('silence', {});
   process.kill(Number(await backend.request('pid', {})), 'SIGKILL');
   await assert.rejects(asked, new ConnectionClosed('it ended by SIGKILL'));
+  await backend.request('log', {});
+  await assert.rejects(backend.request('end', {}), new ConnectionClosed('it ended with status 3'));
   await backend.dispose();
+});
+
+test('where nothing is installed, that is no failure', async () => {
+  const states: BackendState[] = [];
+  const nothing = () => undefined;
+  const launch = () => Promise.reject(new NotInstalled('Not set up yet.'));
+  const backend = new Backend({ launch, introduction: () => ({}), notification: nothing, changed: (state) => states.push(state), log: nothing });
+  await assert.rejects(backend.ready(), new BackendError('Not set up yet.'));
+  assert.deepEqual(states, [{ name: 'starting' }, { name: 'missing', reason: 'Not set up yet.' }]);
 });
 
 function isAlive(pid: number): boolean {

@@ -59,6 +59,25 @@ test('the other variants of a class are known by what they are', () => {
 
 test('what nobody knows is kept out of the way', () => {
   assert.deepEqual(toWire({ value: 'looks like a text' }), []);
+});
+
+test('what nobody knows is not lost in the result of a tool', () => {
+  const { LanguageModelToolResultPart2: Result } = fake;
+  assert(Result);
+  const base64 = (text: string): string => Buffer.from(text).toString('base64');
+  const endless: { self?: unknown } = {};
+  endless.self = endless;
+  assert.deepEqual(toWire(new Result('dg_1', [{ depth: 3 }, undefined, endless], false)), [
+    {
+      type: 'tool_result',
+      callId: 'dg_1',
+      content: [
+        { type: 'data', mimeType: 'application/json', data: base64('{"depth":3}') },
+        { type: 'data', mimeType: 'text/plain', data: base64('undefined') },
+        { type: 'data', mimeType: 'text/plain', data: base64('[object Object]') },
+      ],
+    },
+  ]);
   assert.equal(fromWire({ type: 'hologram' } as unknown as Part), undefined);
 });
 

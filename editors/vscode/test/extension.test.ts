@@ -7,17 +7,22 @@ import * as path from 'node:path';
 import { afterEach, test } from 'node:test';
 import { activate, deactivate } from '../src/extension';
 import type { Provider } from '../src/provider';
+import { offerChatOnce } from '../src/welcome';
 import * as vscode from './vscode';
 
 const PLAYED = (starts: string, configuration: string) => `
-  require('node:fs').appendFileSync(${JSON.stringify(starts)}, 'started\\n');
+  const fs = require('node:fs');
+  fs.appendFileSync(${JSON.stringify(starts)}, 'started\\n');
+  fs.writeFileSync(${JSON.stringify(starts)}.replace(/starts$/, 'environment'), JSON.stringify(Object.keys(process.env)));
   const say = (message) => process.stdout.write(JSON.stringify({ jsonrpc: '2.0', ...message }) + '\\n');
   const reply = (id, result) => say({ id, result });
   require('node:readline').createInterface({ input: process.stdin }).on('line', (line) => {
-    const { id, method } = JSON.parse(line);
-    if (method === 'initialize') reply(id, { server: { version: '9' }, configuration: ${JSON.stringify(configuration)} });
+    const { id, method, params } = JSON.parse(line);
+    if (method === 'settings/didChange') fs.appendFileSync(${JSON.stringify(starts)}.replace(/starts$/, 'told'), JSON.stringify(params) + '\\n');
+    else if (method === 'initialize') reply(id, { server: { version: '9' }, configuration: ${JSON.stringify(configuration)} });
     else if (method === 'lm/provideLanguageModelChatInformation') reply(id, { models: [{ id: 'demo', name: 'Demo' }] });
     else if (method === 'shutdown') {
+      say({ method: 'log', params: { level: 'debug', message: 'a detail' } });
       say({ method: 'log', params: { level: 'info', message: 'every agent has ended' } });
       reply(id, {});
     }
@@ -136,10 +141,10 @@ test('another first folder has a configuration of its own: the models are asked 
   assert.equal(await inFolder('other'), 2);
 });
 
-test('a setting that matters to a process restarts it, if there is one', async () => {
+test('a setting that says what to start restarts the backend, if there is one', async () => {
   const here = machine('settings');
   const { editor, models, started } = opened(here);
-  const change = () => editor.configurationChanged.fire({ affectsConfiguration: (name) => name === 'dragoman.logLevel' });
+  const change = () => editor.configurationChanged.fire({ affectsConfiguration: (name) => name === 'dragoman.configuration' });
   change();
   await new Promise(setImmediate);
   assert.match(editor.status.tooltip, /not running/);
@@ -150,7 +155,46 @@ test('a setting that matters to a process restarts it, if there is one', async (
   assert.equal(started(), 2);
 });
 
-test('where Dragoman is not installed that is offered once, and never again when somebody says so', async () => {
+test('the log level and thinking change in the running backend, which is not restarted under its answers', async () => {
+  const here = machine('live');
+  const { editor, models, started } = opened(here);
+  await models();
+  const changed = async (name: string, value: string) => {
+    editor.settings = { ...editor.settings, [name]: value };
+    editor.configurationChanged.fire({ affectsConfiguration: (one) => ['dragoman', `dragoman.${name}`].includes(one) });
+    await models();
+  };
+  await changed('logLevel', 'debug');
+  await changed('thinking', 'text');
+  const told = readFileSync(`${here.at()}-told`, 'utf8').split('\n').slice(0, -1).map((line) => JSON.parse(line) as object);
+  const features = { thinking: true, data: true, activity: true };
+  assert.deepEqual(told, [
+    { features, logLevel: 'debug' },
+    { features: { ...features, thinking: false }, logLevel: 'debug' },
+  ]);
+  assert.equal(started(), 1);
+});
+
+test('debug lines of the backend are shown, although VS Code’s level of the channel would drop them', async () => {
+  const { editor, models, close } = opened(machine('debug'), { logLevel: 'debug' });
+  await models();
+  await close();
+  assert(editor.logged.includes('[debug] a detail'), editor.logged.join('\n'));
+});
+
+test('the backend does not inherit what VS Code sets for itself', async () => {
+  const here = machine('environment');
+  Object.assign(process.env, { ELECTRON_RUN_AS_NODE: '1', VSCODE_PID: '7', DRAGOMAN_TEST_ONLY: 'kept' });
+  try {
+    await opened(here).models();
+    const names = JSON.parse(readFileSync(`${here.at()}-environment`, 'utf8')) as string[];
+    assert.deepEqual(names.filter((name) => /^(VSCODE_|ELECTRON_|DRAGOMAN_TEST_ONLY)/.test(name)), ['DRAGOMAN_TEST_ONLY']);
+  } finally {
+    ['ELECTRON_RUN_AS_NODE', 'VSCODE_PID', 'DRAGOMAN_TEST_ONLY'].forEach((name) => delete process.env[name]);
+  }
+});
+
+test('where Dragoman is not installed that is offered once, as an offer, and the status bar has it from then on', async () => {
   const here = machine('nothing');
   const settings = { command: [] };
   const before = process.env['PATH'];
@@ -160,24 +204,58 @@ test('where Dragoman is not installed that is offered once, and never again when
     assert.deepEqual(await first.models(), []);
     assert.deepEqual(await first.models(), []);
     assert.equal(first.editor.messages.length, 1);
-    assert.deepEqual(first.editor.messages[0]?.buttons, ['Install', 'Choose…', 'Don’t Ask Again']);
+    assert.match(first.editor.messages[0]?.text ?? '', /Set it up now\?/);
+    assert.deepEqual(first.editor.messages[0]?.buttons, ['Set Up', 'Use an Installed One…']);
+    assert.deepEqual([first.editor.status.text, first.editor.status.backgroundColor], ['$(rocket) Set Up Dragoman', undefined]);
     await deactivate();
 
     const second = opened(here, settings);
-    second.editor.answers = ['Don’t Ask Again'];
     await second.models();
-    assert.equal(second.editor.messages.length, 1);
-    await deactivate();
-
-    const third = opened(here, settings);
-    await third.models();
-    assert.equal(third.editor.messages.length, 0);
-    // Who asks for something is told all the same.
-    await third.editor.commands.get('dragoman.doctor')?.();
-    assert.deepEqual(third.editor.messages[0]?.buttons, ['Install', 'Choose…']);
+    assert.equal(second.editor.messages.length, 0);
+    // Who asks for something is offered it all the same.
+    await second.editor.commands.get('dragoman.doctor')?.();
+    assert.deepEqual(second.editor.messages[0]?.buttons, ['Set Up', 'Use an Installed One…']);
   } finally {
     process.env['PATH'] = before;
   }
+});
+
+test('the permission tools are in no list before there are models that may need them', async () => {
+  const asks = ({ executed }: vscode.Editor) => executed.filter(([name, key]) => name === 'setContext' && key === 'dragoman.asks').map(([, , value]) => value);
+  const { editor, models } = opened(machine('tools'));
+  assert.deepEqual(asks(editor), []);
+  await models();
+  assert.deepEqual([...new Set(asks(editor))], [true]);
+  const manifest = JSON.parse(readFileSync('package.json', 'utf8')) as { contributes: { languageModelTools: { when?: string }[] } };
+  assert.deepEqual([...new Set(manifest.contributes.languageModelTools.map(({ when }) => when))], ['dragoman.asks']);
+  await deactivate();
+  const never = opened(machine('no tools'), { permission: 'configured' });
+  await never.models();
+  assert.deepEqual([...new Set(asks(never.editor))], [false]);
+});
+
+test('who is not signed in is offered the ways to talk to an agent, once', async () => {
+  const memory = new Memento() as never;
+  const atOnce = () => Promise.resolve();
+  const editor = vscode.anotherEditor();
+  editor.answers = ['Use in the Built-in Chat'];
+  await offerChatOnce(memory, atOnce);
+  assert.deepEqual(editor.messages.map(({ buttons }) => buttons), [['Use in the Built-in Chat', 'Ask @dragoman']]);
+  assert.deepEqual(editor.executed, [['dragoman.builtInChat']]);
+  await offerChatOnce(memory, atOnce);
+  assert.equal(editor.messages.length, 1);
+
+  const signedIn = vscode.anotherEditor();
+  signedIn.isBuiltInChatActive = true;
+  await offerChatOnce(new Memento() as never, atOnce);
+  assert.deepEqual(signedIn.messages, []);
+
+  const old = vscode.anotherEditor();
+  old.builtInCommands = [];
+  old.answers = ['Ask @dragoman'];
+  await offerChatOnce(new Memento() as never, atOnce);
+  assert.deepEqual(old.messages.map(({ buttons }) => buttons), [['Ask @dragoman']]);
+  assert.deepEqual(old.executed, [['workbench.action.chat.open', { query: '@dragoman ', isPartialQuery: true }]]);
 });
 
 test('a broken configuration can be opened, although nothing runs', async () => {

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { afterEach, test } from 'node:test';
 import { PendingApprovals } from '../src/approvals';
 import { respond } from '../src/participant';
-import { ACTIVITY, type Message, type Part } from '../src/wire';
+import { ACTIVITY, type Message, type Part, type StoredConversation } from '../src/wire';
 import * as vscode from './vscode';
 
 const { selectChatModels, invokeTool } = vscode.lm;
@@ -35,18 +35,32 @@ interface Circumstances {
   references?: object[];
   approvals?: PendingApprovals;
   failure?: string;
+  isMissing?: boolean;
   source?: vscode.CancellationTokenSource;
+  needsLogin?: string;
+  stored?: StoredConversation;
+  prompt?: string;
+  command?: string;
+  history?: object[];
 }
 
-async function answered(selected: object | undefined, { references = [], approvals, failure, source }: Circumstances = {}) {
+async function answered(selected: object | undefined, circumstances: Circumstances = {}) {
+  const { references = [], approvals, failure, isMissing = false, source, needsLogin, stored, prompt = 'hello', command, history = [] } = circumstances;
   const shown: string[] = [];
-  const stream = { markdown: (text: string) => shown.push(text), progress: () => undefined };
-  const request = { model: selected, prompt: 'hello', references, toolReferences: [], command: undefined };
+  const buttons: object[] = [];
+  const stream = { markdown: (text: string) => shown.push(text), progress: () => undefined, button: (one: object) => buttons.push(one) };
+  const request = { model: selected, prompt, references, toolReferences: [], command };
   const { token } = source ?? new vscode.CancellationTokenSource();
-  const host = { approvals: approvals ?? new PendingApprovals(() => undefined), failure: () => failure };
-  const result = await respond(host, request as never, { history: [] } as never, stream as never, token as never);
+  const host = {
+    approvals: approvals ?? new PendingApprovals(() => undefined),
+    failure: () => failure,
+    isMissing: () => isMissing,
+    agents: { needsLogin: (id: string) => id === needsLogin },
+    stored: async () => stored ?? Promise.reject(new Error('There is no conversation.')),
+  };
+  const result = await respond(host, request as never, { history } as never, stream as never, token as never);
   const { messages } = (result.metadata ?? {}) as { messages?: Message[] };
-  return { result, shown: shown.join(''), error: result.errorDetails?.message, prompt: messages?.[0]?.content, messages };
+  return { result, buttons, shown: shown.join(''), error: result.errorDetails?.message, prompt: messages?.[0]?.content, messages };
 }
 
 test('a model is looked up before it is asked: after a reload VS Code shows one that it does not know yet', async () => {
@@ -106,7 +120,8 @@ test('what is attached goes along: files by their path, pictures as they are; th
   vscode.lm.selectChatModels = async () => [model('demo', 'dragoman', said)];
   const range = { start: { line: 2 }, end: { line: 4 } };
   const references = [
-    { id: '1', value: 'some words' },
+    { id: '1', name: 'pasted', value: 'some words' },
+    { id: 'vscode.customizations.index', name: 'prompt:customizationsIndex', value: '<skills>\n…</skills>' },
     { id: '2', value: new vscode.Uri('/w/a.py') },
     { id: '3', value: new vscode.Location(new vscode.Uri('/w/b.py'), range) },
     { id: '4', value: new vscode.Uri('Untitled-1', 'untitled') },
@@ -117,7 +132,7 @@ test('what is attached goes along: files by their path, pictures as they are; th
   ];
   const { shown, prompt } = await answered(model('demo', 'dragoman', []), { references });
   assert.equal(shown, '*Not passed on: song.mp3, gone.png, 8.*\n\nfrom demo');
-  const value = 'hello\n\nAttached:\n- some words\n- /w/a.py\n- /w/b.py:3-5\n- untitled:Untitled-1';
+  const value = 'hello\n\nAttached:\n- /w/a.py\n- /w/b.py:3-5\n- untitled:Untitled-1\n\nAttached, pasted:\n\n```\nsome words\n```';
   assert.deepEqual(prompt, [
     { type: 'text', value },
     { type: 'data', mimeType: 'image/png', data: 'Ynl0ZXM=' },
@@ -126,6 +141,31 @@ test('what is attached goes along: files by their path, pictures as they are; th
     new vscode.LanguageModelTextPart(value),
     new (vscode.LanguageModelDataPart ?? assert.fail())(Buffer.from('bytes'), 'image/png'),
   ]);
+});
+
+test('what VS Code adds is context, and never the user’s words', async () => {
+  vscode.lm.selectChatModels = async () => [model('demo', 'dragoman', [])];
+  const index = { id: 'vscode.customizations.index', name: 'prompt:customizationsIndex', value: '<skills>…</skills>' };
+  // As an older VS Code names it.
+  const older = { id: 'vscode.prompt.instructions.text', name: 'prompt:instructionsText', value: '<instructions>…' };
+  const { shown, prompt } = await answered(model('demo', 'dragoman', []), { references: [index, older] });
+  assert.equal(shown, 'from demo');
+  assert.deepEqual(prompt, [{ type: 'text', value: 'hello' }]);
+  const file = { id: 'vscode.instructions.file.root__file:///w/AGENTS.md', name: 'prompt:AGENTS.md', value: new vscode.Uri('/w/AGENTS.md') };
+  const rendered = await answered(model('demo', 'dragoman', []), { references: [index, file] });
+  // Python takes this form apart (tests/vscode/test_vscode_rendered.py).
+  assert.deepEqual(rendered.prompt, [
+    {
+      type: 'text',
+      value:
+        '<instructions>\nThe workspace has instructions for agents in these files:\n- /w/AGENTS.md\n</instructions>\n<userRequest>\nhello\n</userRequest>',
+    },
+  ]);
+});
+
+test('before Dragoman is set up, the answer is an offer and not an error', async () => {
+  const { result, buttons } = await answered(undefined, { isMissing: true });
+  assert.deepEqual([result, buttons.map((one) => (one as { command: string }).command)], [{}, ['dragoman.install']]);
 });
 
 test('a request that was stopped waits for nobody any more, and its result is an error', async () => {
@@ -180,4 +220,62 @@ test('it asks for activities, draws them, and keeps none in its history', async 
     ['text'], ['tool_call'], ['tool_result'], ['text'],
   ]);
   assert.equal((result as { details?: string }).details, '5 tokens in');
+});
+
+const STORED: StoredConversation = {
+  modelId: 'other',
+  title: 'The milk',
+  keepsMemory: true,
+  messages: [
+    { role: 'user', content: [{ type: 'text', value: 'Where is the milk?' }] },
+    { role: 'assistant', content: [{ type: 'data', mimeType: 'stateful_marker', data: 'AA==' }, { type: 'text', value: 'Here.' }] },
+  ],
+};
+
+function both(asked: Asked[]) {
+  vscode.lm.selectChatModels = async (selector) => {
+    const { id = 'demo' } = selector as { id?: string };
+    return [model(id, 'dragoman', asked)];
+  };
+  return model('demo', 'dragoman', asked);
+}
+
+test('a stored conversation goes on in its own agent, with its messages and marker before the prompt', async () => {
+  const asked: Asked[] = [];
+  const selected = both(asked);
+  const before = { command: 'continue', prompt: 'abcd And the butter?', stored: STORED };
+  const { shown, result } = await answered(selected, before);
+  assert.deepEqual([shown, asked[0]?.id, asked[0]?.messages.length], ['from other', 'other', 3]);
+  assert.deepEqual(asked[0]?.messages.at(-1)?.content, [new vscode.LanguageModelTextPart('And the butter?')]);
+
+  // The chat before it is no part of the conversation; the next prompt is, without the command.
+  const turn = (metadata: object) => new vscode.ChatResponseTurn([], { metadata }, 'dragoman.participant');
+  const other = turn({ messages: [{ role: 'user', content: [{ type: 'text', value: 'unrelated' }] }] });
+  const history = [new vscode.ChatRequestTurn('x'), other, new vscode.ChatRequestTurn('y'), turn(result.metadata ?? {})];
+  await answered(selected, { history, prompt: 'And the bread?' });
+  assert.deepEqual([asked[1]?.id, asked[1]?.messages.length], ['other', 5]);
+  // Until the user selects another model.
+  await answered(both(asked), { history: [...history], prompt: 'x' });
+  const third = model('third', 'dragoman', asked);
+  await answered(third, { history, prompt: 'And now?' });
+  assert.equal(asked.at(-1)?.id, 'third');
+});
+
+test('without a prompt the chat is only set to the conversation', async () => {
+  const asked: Asked[] = [];
+  const { shown, result } = await answered(both(asked), { command: 'continue', prompt: ' abcd ', stored: STORED });
+  assert.equal(asked.length, 0);
+  assert.match(shown, /The milk.*own memory/);
+  assert.deepEqual((result.metadata as { messages: object[] }).messages, STORED.messages);
+});
+
+test('a conversation that is not there is an error of that turn', async () => {
+  const { error } = await answered(both([]), { command: 'continue', prompt: 'zzzz' });
+  assert.equal(error, 'There is no conversation.');
+});
+
+test('an agent that requires a login gets a button', async () => {
+  const { buttons } = await answered(both([]), { needsLogin: 'demo' });
+  assert.deepEqual(buttons, [{ command: 'dragoman.signIn', title: 'Sign In', arguments: ['demo'] }]);
+  assert.deepEqual((await answered(both([]))).buttons, []);
 });

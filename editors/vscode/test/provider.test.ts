@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import * as vscode from 'vscode';
+import { AgentState } from '../src/agentState';
 import { PendingApprovals } from '../src/approvals';
 import type { BackendState } from '../src/backend';
 import { unlessAborted } from '../src/cancellation';
@@ -9,6 +10,7 @@ import { Provider, type ProviderSettings } from '../src/provider';
 import { ConnectionClosed, type RequestOptions, RpcError } from '../src/rpc';
 import { PermissionTool } from '../src/tools';
 import type { Message, ModelInformation, Part } from '../src/wire';
+import { memento } from './vscode';
 
 type Answer = (params: never, options: RequestOptions) => unknown;
 
@@ -26,9 +28,10 @@ function made(answers: Record<string, Answer>, settings: Partial<ProviderSetting
       return answers[method]?.(params as never, options);
     },
   };
+  const agents = new AgentState(memento());
   const all: ProviderSettings = { models: [], permission: 'ask', thinking: 'show', ...settings };
-  const provider = new Provider(backend, memory, () => all, approvals, () => undefined);
-  return { provider, asked, approvals, backend, counts, kept, memory, state };
+  const provider = new Provider(backend, memory, () => all, approvals, () => undefined, agents);
+  return { agents, provider, asked, approvals, backend, counts, kept, memory, state };
 }
 
 const MODEL = { id: 'demo', name: 'Demo', family: 'demo', version: '1', maxInputTokens: 1, maxOutputTokens: 1, capabilities: {} };
@@ -93,14 +96,15 @@ test('without a backend there are no models, and no error that nobody could act 
 });
 
 test('an error before anything was said is one of VS Code’s, without a stack to speak of', async () => {
-  for (const [kind, code] of [['not_found', 'NotFound'], ['no_permissions', 'NoPermissions'], ['blocked', 'Blocked'], ['internal', undefined]] as const) {
+  for (const [kind, code] of [['not_found', 'NotFound'], ['no_permissions', 'NoPermissions'], ['blocked', 'Blocked'], ['rate_limited', 'Blocked'], ['auth_required', undefined], ['internal', undefined]] as const) {
     const { provider } = made({
       [RESPOND]: () => {
         throw new RpcError('Cause. Next step.', -32000, kind);
       },
     });
     await assert.rejects(respond(provider), (error: Error & { code?: string }) => {
-      assert.deepEqual([error.message, error.stack, error.code], ['Cause. Next step.', ' ', code]);
+      const message = kind === 'auth_required' ? 'Cause. Next step. Or run “Dragoman: Sign In…”.' : 'Cause. Next step.';
+      assert.deepEqual([error.message, error.stack, error.code], [message, ' ', code]);
       return true;
     });
   }
@@ -167,26 +171,22 @@ test('thinking is hidden where nobody wants it', async () => {
   assert.deepEqual(await respond(provider), [new vscode.LanguageModelTextPart('a')]);
 });
 
-test('text is counted here, a message by the backend, and without one it is guessed', async () => {
+test('tokens are counted here, without the backend', async () => {
   const token = new vscode.CancellationTokenSource().token;
-  const message = { role: 1, content: [new vscode.LanguageModelTextPart('x'.repeat(400))], name: undefined };
-  const { provider, asked } = made({ 'lm/provideTokenCount': () => 7 });
+  const { provider, asked } = made({});
   assert.equal(await provider.provideTokenCount(MODEL, 'words', token), 2);
   assert.equal(await provider.provideTokenCount(MODEL, '漢字漢字', token), 3);
+  const content = [
+    new vscode.LanguageModelTextPart('x'.repeat(400)),
+    new vscode.LanguageModelToolCallPart('c', 'look', { a: 1 }),
+    new vscode.LanguageModelToolResultPart('c', [new vscode.LanguageModelTextPart('done')]),
+    new (vscode.LanguageModelDataPart ?? assert.fail())(Buffer.alloc(90_000), 'image/png'),
+    new (vscode.LanguageModelDataPart ?? assert.fail())(Buffer.alloc(400), 'stateful_marker'),
+  ];
+  const message = { role: 1, content, name: undefined } as never;
+  // As the backend does it: four for a message, a call and a result each, and 1,600 for a picture.
+  assert.equal(await provider.provideTokenCount(MODEL, message, token), 4 + 100 + (4 + 1 + 2) + (4 + 1) + 1_600);
   assert.equal(asked.length, 0);
-  assert.equal(await provider.provideTokenCount(MODEL, message, token), 7);
-  const broken = made({
-    'lm/provideTokenCount': () => {
-      throw new ConnectionClosed('gone');
-    },
-  });
-  const silent = made({ 'lm/provideTokenCount': (_params, { signal }) => unlessAborted(new Promise(() => undefined), signal) });
-  const stopped = new vscode.CancellationTokenSource();
-  const waiting = silent.provider.provideTokenCount(MODEL, message, stopped.token);
-  stopped.cancel();
-  assert((await waiting) >= 100);
-  const guessed = await broken.provider.provideTokenCount(MODEL, message, token);
-  assert(guessed >= 100 && guessed < 130);
 });
 
 test('a request for permission waits until it is allowed, or has a result', async () => {
@@ -233,19 +233,16 @@ test('nothing waits for ever for a backend that says nothing', async (context) =
   const silence: Answer = (_params, { signal }) => unlessAborted(new Promise(() => undefined), signal);
   const { provider, backend, approvals } = made({
     'lm/provideLanguageModelChatInformation': silence,
-    'lm/provideTokenCount': silence,
     'tools/prepareInvocation': silence,
     'tools/invoke': silence,
   });
   const token = new vscode.CancellationTokenSource().token;
-  const message = { role: 1, content: [new vscode.LanguageModelTextPart('x'.repeat(400))], name: undefined };
   assert.deepEqual(await provider.provideLanguageModelChatInformation({ silent: true }, token), []);
-  assert((await provider.provideTokenCount(MODEL, message, token)) >= 100);
   const tool = new PermissionTool('dragoman-agent-action-read', backend, approvals);
   const { confirmationMessages } = await tool.prepareInvocation({ input: {} }, token);
   assert.match(String((confirmationMessages?.message as vscode.MarkdownString).value), /did not answer in time/);
   await assert.rejects(tool.invoke({ input: {} } as never, token), { name: 'TimeoutError' });
-  assert.deepEqual(limits, [90_000, 2_000, 20_000, 20_000]);
+  assert.deepEqual(limits, [90_000, 20_000, 20_000]);
 });
 
 test('the participant’s history is what was kept, else what the chat shows', () => {
@@ -305,4 +302,40 @@ test('the tags of a model are in its tooltip, for VS Code has no field for them'
   const { provider } = made({ 'lm/provideLanguageModelChatInformation': () => ({ models }) });
   const listed = await provider.provideLanguageModelChatInformation({ silent: true }, new vscode.CancellationTokenSource().token);
   assert.deepEqual(listed.map(({ tooltip }) => tooltip), ['An agent.\n\nTags: agent, tools.', 'Mine.', undefined]);
+});
+
+test('the chosen options go with every request; what VS Code has from the user wins', async () => {
+  const { provider, agents, asked } = made({ [RESPOND]: says({ type: 'text', value: 'x' }) });
+  await agents.choose('demo', 'mode', 'plan');
+  await agents.choose('demo', 'model', 'small');
+  await agents.choose('other', 'mode', 'yolo');
+  await respond(provider, { toolMode: 1, modelConfiguration: { model: 'large' } });
+  const { options } = asked[0]?.[1] as { options: { modelConfiguration: object } };
+  assert.deepEqual(options.modelConfiguration, { mode: 'plan', model: 'large' });
+  await agents.choose('demo', 'mode', undefined);
+  assert.deepEqual(agents.chosen('demo'), { model: 'small' });
+});
+
+test('the context and the cost of an answer are noted, in the form of either chat', async () => {
+  const counted = { prompt_tokens: 53000, completion_tokens: 0, total_tokens: 53000, context_size: 200000, cost: 0.25, currency: 'USD' };
+  const data = Buffer.from(JSON.stringify(counted)).toString('base64');
+  const { provider, agents } = made({ [RESPOND]: says({ type: 'data', mimeType: 'usage', data }, { type: 'text', value: 'x' }) });
+  await respond(provider);
+  assert.deepEqual(agents.lines, ['demo: context 53,000 of 200,000 • 0.25 USD']);
+});
+
+test('a login that is required is remembered until an answer comes, and the error names the command', async () => {
+  let isLoggedIn = false;
+  const answer: Answer = () => {
+    if (!isLoggedIn) {
+      throw new RpcError('Demo requires a login.', -32000, 'auth_required');
+    }
+    return {};
+  };
+  const { provider, agents } = made({ [RESPOND]: answer });
+  await assert.rejects(respond(provider), /Dragoman: Sign In/);
+  assert.equal(agents.needsLogin('demo'), true);
+  isLoggedIn = true;
+  await respond(provider);
+  assert.equal(agents.needsLogin('demo'), false);
 });

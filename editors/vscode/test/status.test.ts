@@ -8,6 +8,7 @@ const SHOWN: [BackendState, icon: string, tooltip: string, background?: string][
   [{ name: 'stopped' }, '$(circle-outline)', 'Dragoman is not running. It starts with your next prompt.'],
   [{ name: 'starting' }, '$(loading~spin)', 'Dragoman is starting.'],
   [{ name: 'ready', version: '9', pid: 1, configuration: undefined }, '$(comment-discussion)', 'Dragoman 9 is running.'],
+  [{ name: 'missing', reason: 'Not set up.' }, '$(rocket)', 'Set up Dragoman: coding agents in the chat, and you decide what they may do.'],
   [{ name: 'failed', reason: 'line 3' }, '$(error)', 'line 3', 'statusBarItem.errorBackground'],
 ];
 
@@ -15,7 +16,7 @@ for (const [state, icon, tooltip, background] of SHOWN) {
   test(`${state.name}: the status bar says so`, () => {
     const { status } = vscode.anotherEditor();
     new Status().changed(state);
-    assert.deepEqual([status.text, status.tooltip, status.backgroundColor?.id], [`${icon} Dragoman`, tooltip, background]);
+    assert.deepEqual([status.text, status.tooltip, status.backgroundColor?.id], [`${icon} ${state.name === 'missing' ? 'Set Up ' : ''}Dragoman`, tooltip, background]);
   });
 }
 

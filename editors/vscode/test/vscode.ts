@@ -190,6 +190,11 @@ export class ThemeColor {
 export enum StatusBarAlignment {
   Right = 2,
 }
+export enum LogLevel {
+  Trace = 1,
+  Debug = 2,
+  Info = 3,
+}
 export enum ProgressLocation {
   Notification = 15,
 }
@@ -197,6 +202,16 @@ export class Disposable {
   static from = (...disposables: { dispose(): void }[]) => ({
     dispose: () => disposables.forEach((one) => one.dispose()),
   });
+}
+
+export class TreeItem {
+  constructor(readonly label: string) {}
+}
+
+/** What VS Code stores for an extension. */
+export function memento(): { get<T>(key: string): T | undefined; update(key: string, value: unknown): Promise<void> } {
+  const kept = new Map<string, unknown>();
+  return { get: <T>(key: string) => kept.get(key) as T | undefined, update: async (key, value) => void kept.set(key, value) };
 }
 
 /** What the tests put there. */
@@ -241,12 +256,18 @@ export class Editor {
   readonly refusals = new Map<string, string>();
   readonly commands = new Map<string, (...values: unknown[]) => unknown>();
   readonly documents = new Map<string, { provideTextDocumentContent(uri: Uri): Promise<string> }>();
-  readonly terminals: string[] = [];
+  /** The command lines that terminals run. */
+  readonly terminals: string[][] = [];
+  /** The options of each terminal. */
+  readonly shells: object[] = [];
+  tree: unknown;
   readonly opened: string[] = [];
   readonly status: StatusItem = { text: '', tooltip: '' };
   readonly logged: string[] = [];
   provider: unknown;
   isLogShown = false;
+  isBuiltInChatActive = false;
+  builtInCommands = ['lm.addLanguageModelsProviderGroup'];
   configurationChanged = new EventEmitter<{ affectsConfiguration(name: string): boolean }>();
 
   message = async (text: string, ...rest: (string | object)[]): Promise<string | undefined> => {
@@ -278,7 +299,15 @@ export const window = {
     }
     return found;
   },
-  createTerminal: () => ({ sendText: (text: string) => editor.terminals.push(text), show: () => undefined }),
+  createTerminal: (options: { shellPath: string; shellArgs: string[] }) => {
+    editor.shells.push(options);
+    editor.terminals.push([options.shellPath, ...(options.shellArgs ?? [])]);
+    return { show: () => undefined };
+  },
+  createTreeView: (_id: string, { treeDataProvider }: { treeDataProvider: unknown }) => {
+    editor.tree = treeDataProvider;
+    return { onDidChangeVisibility: () => ({ dispose: () => undefined }), dispose: () => undefined };
+  },
   createStatusBarItem: () => Object.assign(editor.status, { show: () => undefined, dispose: () => undefined }),
   createOutputChannel: () => {
     const here = editor;
@@ -295,13 +324,19 @@ export const window = {
     const dispose = () => {
       isClosed = true;
     };
-    return { show, error: write, warn: write, info: write, debug: write, dispose };
+    // As VS Code's own level is, it drops what is below information.
+    const drop = () => undefined;
+    return { show, error: write, warn: write, info: write, debug: drop, trace: drop, logLevel: LogLevel.Info, dispose };
   },
   withProgress: (_options: object, task: (progress: object, token: object) => Promise<unknown>) =>
     task({ report: () => undefined }, new CancellationTokenSource().token),
   showTextDocument: async (shown: Uri | { text: string }) => editor.opened.push('text' in shown ? shown.text : shown.fsPath),
 };
+export const extensions = {
+  getExtension: (_id: string) => ({ isActive: editor.isBuiltInChatActive }),
+};
 export const commands = {
+  getCommands: async () => editor.builtInCommands,
   registerCommand: (name: string, does: (...values: unknown[]) => unknown) => {
     editor.commands.set(name, does);
     return { dispose: () => undefined };

@@ -43,7 +43,7 @@ class RunningAgent:
     def __init__(
         self, name: str, process: SupervisedProcess, link: AgentLink, peer: Peer, gone: CancellationToken
     ) -> None:
-        self._name = name
+        self.name = name
         self._process = process
         self.link = link
         self.peer = peer
@@ -85,8 +85,8 @@ class RunningAgent:
             how = "closed its connection, and was ended"
             await self._process.stop(0)
         for line in self._printed.splitlines():
-            _log.info("%s printed: %s", self._name, line)
-        message = f"{self._name} {how}."
+            _log.info("%s printed: %s", self.name, line)
+        message = f"{self.name} {how}."
         public = f"{message} {ASK_OPERATOR}"
         return LanguageModelError("agent_failed", message, hint=self._after_exit(), public=public)
 

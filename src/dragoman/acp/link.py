@@ -31,7 +31,7 @@ from dragoman.acp.messages import (
     decode_update,
     decode_words,
 )
-from dragoman.acp.words import as_sentence, words_of
+from dragoman.acp.words import as_sentence, is_rate_limit, words_of
 from dragoman.jsonrpc import (
     INVALID_PARAMS,
     METHOD_NOT_FOUND,
@@ -70,6 +70,7 @@ _FAILED_OTHERWISE = "could not do what it was asked to"
 _PRINTED_BYTES = 600
 # ACP's own code for a login that is needed. JSON-RPC leaves it to servers, and agents use it for other errors as well.
 _AUTH_REQUIRED = -32000
+_LATER = "Wait until the limit of the account ends, or use another model."
 # The buffer for updates of a session whose `session/new` has not been answered yet: agents send a few. More is a bug.
 _EARLY_BYTES = 1024 * 1024
 
@@ -92,6 +93,7 @@ class AgentLink:
 
     def __init__(self, name: str, command: Sequence[str], on_closed: Callable[[str], None]) -> None:
         self._name = name
+        self._words = tuple(command)
         self.command = shlex.join(command)
         self._on_closed = on_closed
         self._peer: Peer | None = None
@@ -182,7 +184,13 @@ class AgentLink:
         self.offers_files = files
         params = {
             "protocolVersion": PROTOCOL_VERSION,
-            "clientCapabilities": {"fs": {"readTextFile": files, "writeTextFile": files}, "terminal": False},
+            "clientCapabilities": {
+                "fs": {"readTextFile": files, "writeTextFile": files},
+                "terminal": False,
+                # A person can log in in a terminal: the second is the older form, which most agents read.
+                "auth": {"terminal": True},
+                "_meta": {"terminal-auth": True},
+            },
             "clientInfo": {"name": "dragoman", "title": "Dragoman", "version": __version__},
         }
         try:
@@ -213,7 +221,7 @@ class AgentLink:
                 if named
                 else f"It names none: log in with the agent's own program, and leave `auth` out. {self._started_as}",
             )
-        if known[method].type == "terminal":
+        if known[method].needs_terminal:
             raise self._error(
                 "auth_required",
                 f'needs a terminal to log in with "{method}"',
@@ -282,11 +290,13 @@ class AgentLink:
     async def set_mode(self, session: str, mode: str) -> None:
         await self._ask("session/set_mode", {"sessionId": session, "modeId": mode}, dict)
 
-    async def set_option(self, session: str, option: str, value: object) -> None:
+    async def set_option(self, session: str, option: str, value: object) -> JsonObject:
+        """Set an option. The answer has all options of the session with their values, as the agent reports them."""
         params: JsonObject = {"sessionId": session, "configId": option, "value": value}
         if isinstance(value, bool):
             params["type"] = "boolean"
-        await self._ask("session/set_config_option", params, dict)
+        answer: JsonObject = await self._ask("session/set_config_option", params, dict)
+        return answer
 
     def prompt(
         self, session: str, blocks: tuple[ContentBlock, ...], on_end: Callable[[TurnEnd], None]
@@ -388,6 +398,8 @@ class AgentLink:
         if isinstance(error, ConnectionClosed):
             return self._error("agent_failed", f"ended: {error.reason}", self.next_step)
         said = words_of(error)
+        if is_rate_limit(error):
+            return self._error("rate_limited", f"{_failed(method)}: {said}", _LATER)
         if error.code == _AUTH_REQUIRED and self.info.auth_methods:
             return self._error("auth_required", f"requires a login: {said}", self._how_to_log_in())
         return self._error("agent_failed", f"{_failed(method)}: {said}", self.next_step)
@@ -407,8 +419,14 @@ class AgentLink:
 
     def _how_to_log_in(self) -> str:
         """One way on each line."""
-        own = f"Log in with the agent's own program, then try again. {self._started_as}"
-        return "\n".join((own, *map(_way, self.info.auth_methods)))
+        methods = self.info.auth_methods
+        logins = [login for each in methods if (login := each.terminal_login(self._words)) is not None]
+        own = (
+            f"Log in in a terminal, then try again: {shlex.join(logins[0][0])}"
+            if logins
+            else f"Log in with the agent's own program, then try again. {self._started_as}"
+        )
+        return "\n".join((own, *(_way(each) for each in methods if not each.needs_terminal)))
 
 
 class _Outcome(msgspec.Struct, frozen=True):

@@ -7,7 +7,7 @@ needed data into it, and a value of the wrong form is dropped without failing th
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Annotated, Literal, TypeAlias, TypeVar
 
 import msgspec
@@ -106,6 +106,26 @@ class AuthMethod(_Message, frozen=True):
     description: str | None = None
     # "agent" (it does all of it), "env_var" or "terminal". Absent: the first.
     type: str | None = None
+    # For a terminal: what is added to the agent's own command and environment. Read leniently, as `_meta` is.
+    args: object = None
+    env: object = None
+    meta: object = msgspec.field(default=None, name="_meta")
+
+    def terminal_login(self, own: Sequence[str]) -> tuple[tuple[str, ...], dict[str, str]] | None:
+        """The command of a login in a terminal, and variables for it. `own` is the command of the agent.
+
+        Most agents share an extension that names the whole command.
+        """
+        match self.meta:
+            case {"terminal-auth": {"command": str(command), **more}}:
+                return (command, *_texts(more.get("args"))), _variables(more.get("env"))
+        if self.type != "terminal":
+            return None
+        return (*own, *_texts(self.args)), _variables(self.env)
+
+    @property
+    def needs_terminal(self) -> bool:
+        return self.terminal_login(()) is not None
 
 
 class Initialized(_Message, frozen=True):
@@ -505,6 +525,16 @@ def _each(values: object, kind: type[_T]) -> Iterator[_T]:
             yield msgspec.convert(value, kind)
         except msgspec.ValidationError:
             continue
+
+
+def _texts(values: object) -> tuple[str, ...]:
+    return tuple(each for each in values if isinstance(each, str)) if isinstance(values, list) else ()
+
+
+def _variables(values: object) -> dict[str, str]:
+    if not isinstance(values, dict):
+        return {}
+    return {name: value for name, value in values.items() if isinstance(name, str) and isinstance(value, str)}
 
 
 def _object(value: object) -> JsonObject:

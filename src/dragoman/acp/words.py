@@ -11,13 +11,19 @@ from collections.abc import Iterator
 from dragoman.jsonrpc import RemoteError
 from dragoman.visible import visible, visible_line
 
-__all__ = ["as_sentence", "cleaned", "words_of"]
+__all__ = ["as_sentence", "cleaned", "is_rate_limit", "words_of"]
 
 # Of one text in an error: a stack trace that an agent puts there is not for an answer.
 _LONGEST = 600
 # Where agents put what their message leaves out, and how deep: Gemini's `details`, Codex's `message`, `error.message`.
 _DETAILS = ("message", "details", "error")
 _DEEPEST = 3
+# ACP has no code for a rate limit. Gemini sends the HTTP status as the code; other agents only report it in words.
+_TOO_MANY_REQUESTS = 429
+_RATE_LIMIT = re.compile(
+    r"\brate[ _-]?limit|\busage[ _-]limit|\btoo many requests\b|\bresource[ _]exhausted\b|\b(?:status|error|code):? 429\b",
+    re.IGNORECASE,
+)
 # Colours and the like, which are for a terminal.
 _TERMINAL_SEQUENCE = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)")
 
@@ -30,6 +36,11 @@ def words_of(error: RemoteError) -> str:
         if line and not any(line.casefold() in before.casefold() for before in lines):
             lines.append(line)
     return " ".join(lines) or f"It gives no reason (code {error.code})."
+
+
+def is_rate_limit(error: RemoteError) -> bool:
+    """Whether the agent reports that a provider limits its requests."""
+    return error.code == _TOO_MANY_REQUESTS or _RATE_LIMIT.search(words_of(error)) is not None
 
 
 def _details(data: object, deepest: int) -> Iterator[str]:

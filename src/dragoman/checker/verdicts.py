@@ -25,7 +25,7 @@ _OCCASIONS: dict[str, tuple[str, str]] = {
     "S1": ("part", "nothing was reported"),
     "S2": ("part", "nothing was reported"),
     "S3": ("part", "nothing was reported"),
-    "S4.unique": ("call after another", "fewer than two calls were made"),
+    "S4.unique": ("further call", "fewer than two calls were made"),
     "S4.legal": ("call", "no call was made"),
     "S4.namespaced": ("call", "no call was made"),
     "S5": ("call", "no call was made"),

@@ -7,7 +7,7 @@ import sys
 from dragoman.cli.errors import UsageError
 from dragoman.cli.layout import say
 
-__all__ = ["agreed", "agreed_to", "can_ask", "greet_person"]
+__all__ = ["agreed", "agreed_to", "answer_to", "can_ask", "greet_person"]
 
 
 def greet_person(program: str) -> None:
@@ -27,7 +27,12 @@ def can_ask() -> bool:
 
 def agreed(question: str) -> bool:
     """Ask the user a yes-or-no question. Anything but a yes, such as Enter, is a no."""
-    say(f"{question} [y/N]", sys.stderr, end=" ")
+    return (answer_to(f"{question} [y/N]") or "").lower() in {"y", "yes"}
+
+
+def answer_to(question: str) -> str | None:
+    """Ask the user a question, and return the answer without spaces around it: empty after Enter, None after Ctrl-D."""
+    say(question, sys.stderr, end=" ")
     answer = ""
     try:
         answer = sys.stdin.readline()
@@ -35,7 +40,7 @@ def agreed(question: str) -> bool:
         if not answer.endswith("\n"):
             # Ctrl-C, or Ctrl-D: what comes next begins a line of its own.
             print(file=sys.stderr)
-    return answer.strip().lower() in {"y", "yes"}
+    return answer.strip() if answer else None
 
 
 def agreed_to(question: str, *, is_sure: bool) -> bool:

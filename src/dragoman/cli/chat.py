@@ -63,7 +63,7 @@ def run(arguments: Namespace, context: CommandContext) -> int:
     chosen = _chosen(arguments, context, config)
     return start(
         config,
-        arguments.model or (config.default_model if chosen is None else chosen.model),
+        arguments.model or (config.chat_model if chosen is None else chosen.model),
         context,
         chat=run_chat,
         prompt=prompt,

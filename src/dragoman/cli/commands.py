@@ -3,29 +3,14 @@
 from __future__ import annotations
 
 from argparse import ArgumentParser, ArgumentTypeError
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["COMMANDS", "CliCommand"]
+from dragoman.cli.command import CliCommand
+from dragoman.cli.setup_commands import SETUP_COMMANDS
+
+__all__ = ["COMMANDS"]
 
 _LAST_PORT = 65535
-
-
-@dataclass(frozen=True, slots=True)
-class CliCommand:
-    name: str
-    # In the list of commands.
-    summary: str
-    # In its own help.
-    description: str
-    examples: str
-    add_arguments: Callable[[ArgumentParser], object]
-
-    @property
-    def module(self) -> str:
-        """Where its function `run` is. Imported when the command is used, so that no command pays for another."""
-        return f"dragoman.cli.{self.name.replace('-', '_')}"
 
 
 def _chat(parser: ArgumentParser) -> None:
@@ -86,6 +71,10 @@ def _approvals(parser: ArgumentParser) -> None:
     )
     parser.add_argument(
         "--since", metavar="TIME", help="with history: from then on; 30m, 12h, 7d, 2w ago, or a date"
+    )
+    parser.add_argument("--yes", action="store_true", help="with reset: do not ask")
+    parser.add_argument(
+        "-v", "--verbose", action="store_true", help="with list: also the tool and the key of each"
     )
     parser.add_argument("--json", action="store_true", help="with list and history: one JSON object a line")
 
@@ -188,12 +177,6 @@ def _agents(parser: ArgumentParser) -> None:
         const="",
         metavar="SOURCE",
         help="with list: first read the catalogue anew, from an address or a file; without one, from the last",
-    )
-
-
-def _doctor(parser: ArgumentParser) -> None:
-    parser.add_argument(
-        "model", nargs="?", metavar="MODEL", help="also start this model, and see what it can do"
     )
 
 
@@ -317,27 +300,7 @@ When standard input is not a terminal it plays its tour by itself and exits.""",
       watch the tour""",
             _no_arguments,
         ),
-        CliCommand(
-            "doctor",
-            "check the installation, or what a model can do",
-            """\
-Check what Dragoman needs: Python, the platform, the libraries, the
-configuration, the state folder and the configured models. Each line says ok,
-warn or fail, and what to do next.
-
-With MODEL, start that model and send it a short prompt. An agent is examined
-in a scratch folder: its version and capabilities, whether it sees
-tools, whether it asks before it runs a command, edits a file, deletes a file and
-fetches a page, whether a picture reaches its model, how fast it stops, how much
-memory it takes. That takes two to seven prompts, and says beforehand what it does.
-What it asks for is refused. Models that cost money cost it here too.""",
-            """\
-  dragoman doctor
-      is everything there?
-  dragoman doctor claude
-      does this model answer, and what can it do?""",
-            _doctor,
-        ),
+        *SETUP_COMMANDS,
         CliCommand(
             "agents",
             "list the known agents, install and remove them",
@@ -374,7 +337,8 @@ Nothing is fetched unless you ask for it. The catalogue came with Dragoman;
             """\
 Show what has been approved for a workspace or for always, and take it back.
 An approval that is taken back is asked for again, also in chats that are
-running. reset takes back everything, the approvals of running sessions too.
+running. reset takes back everything, the approvals of running sessions too,
+after a question.
 
 history shows every decision about an action of an agent or a tool of the
 terminal: when, where, what, whether it was allowed, by whom or by which

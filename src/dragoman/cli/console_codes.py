@@ -89,7 +89,7 @@ def open_browser(address: str) -> None:
 
     def work() -> None:
         if not webbrowser.open(address):
-            _log.warning("no browser was found: open %s", address)
+            say(f"dragoman: no browser was found. Open {address}", sys.stderr)
 
     is_desktop = sys.platform == "darwin" or any(
         os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")
@@ -98,7 +98,7 @@ def open_browser(address: str) -> None:
         threading.Thread(target=work, name="browser", daemon=True).start()
     else:
         # A browser in the terminal would take it from us, and cannot show the page.
-        _log.warning("there is no desktop to open a browser on: open %s", address)
+        say(f"dragoman: there is no desktop to open a browser on. Open {address}", sys.stderr)
 
 
 def _show(text: str) -> None:

@@ -49,7 +49,10 @@ class CodeDialogue:
     _state: _State = field(default="idle", init=False)
 
     def begin(self) -> None:
-        self.show(f"the console is at {self.console.address}")
+        console = self.console
+        has_two = console.config.url is not None
+        here = f", and on this machine at {console.local_address}" if has_two else ""
+        self.show(f"the console is at {console.address}{here}")
         self._new_code(ConsoleScope())
         if self.has_keys:
             self.show(_HELP)

@@ -60,6 +60,30 @@ MANUAL: dict[str, ManualPage] = {
         (("a temporary folder", "the phrasebook it works on; it is removed at the end"),),
         (_COLOUR,),
     ),
+    "init": ManualPage(
+        "the configuration is written, or has the model already",
+        "an answer was no, or the agent could not be installed or did not answer; the file is as it was",
+        (
+            (
+                "your own dragoman.toml",
+                "where [models.NAME] is written: yours, or the one that --config names",
+            ),
+            _INSTALLED,
+        ),
+        (_KEYS, ("PATH", "where node, npm and python3 are looked for")),
+    ),
+    "models": ManualPage(
+        "the list was shown",
+        "the list could not be written",
+        (_CONFIG, _INSTALLED),
+        (_KEYS, ("PATH", "where the commands of agents are looked for")),
+    ),
+    "config": ManualPage(
+        "the files or the settings were shown, or the edited file is right",
+        "there is no editor, or it failed",
+        (_CONFIG, ("STATE/agreed/", "the files that you trust")),
+        (_KEYS, ("VISUAL, EDITOR", "with edit: the editor; the first that is set")),
+    ),
     "doctor": ManualPage(
         "nothing failed; there may be warnings",
         "a line begins with fail",

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import NoReturn
 
 from dragoman import __version__
-from dragoman.cli.commands import COMMANDS, CliCommand
+from dragoman.cli.command import CliCommand
+from dragoman.cli.commands import COMMANDS
 from dragoman.cli.errors import UsageError
 from dragoman.cli.layout import Layout, laid_out
 from dragoman.cli.manual import ALWAYS, listed, sections
@@ -27,6 +28,7 @@ _SHORT_HELP = """\
 Dragoman makes any agent a language model, with a person deciding what may run.
 
   dragoman demo        {demo}
+  dragoman init        {init}
   dragoman chat        {chat}
   dragoman doctor      {doctor}
 

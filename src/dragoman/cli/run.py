@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TypeAlias, cast
 
 from dragoman.cli.asking import agreed, can_ask
-from dragoman.cli.commands import CliCommand
+from dragoman.cli.command import CliCommand
 from dragoman.cli.errors import FAILED, WRONG_USAGE, CommandError, UsageError, complain
 from dragoman.cli.known_agents import KnownAgents
 from dragoman.cli.layout import say
@@ -30,6 +30,7 @@ from dragoman.config import (
     ignored,
     layered,
     load,
+    named_file,
     quoted,
     secrets,
     state_folder,
@@ -61,6 +62,11 @@ class CommandContext:
     def config_file(self) -> Path | None:
         """The user's configuration file: the one that they have named, or their own. None if there is none."""
         return config_file(self.option)
+
+    @property
+    def named_file(self) -> Path | None:
+        """The file that `--config` or the environment names; then no other one is read."""
+        return named_file(self.option)
 
     @property
     def found_file(self) -> Path | None:

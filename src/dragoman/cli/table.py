@@ -12,20 +12,28 @@ from itertools import accumulate
 from dragoman.cli.layout import filled, width_of
 from dragoman.logs import one_line
 
-__all__ = ["cell", "table"]
+__all__ = ["LONGEST_PATH", "cell", "table"]
 
 # A cell may hold a whole command; this much of it is recognised, and a line stays a line.
 _LONGEST_CELL = 72
 # Below its row it may have some lines.
 _LONGEST_BELOW = 240
+# For tables with paths, which are of no use without their ends.
+LONGEST_PATH = 240
 _GAP = "  "
 
 
-def table(headings: tuple[str, ...], rows: Iterable[tuple[str, ...]], *, width: int | None = None) -> str:
-    """A table within `width`, by default that of standard output."""
+def table(
+    headings: tuple[str, ...],
+    rows: Iterable[tuple[str, ...]],
+    *,
+    width: int | None = None,
+    longest: int = _LONGEST_CELL,
+) -> str:
+    """A table within `width`, by default that of standard output. Longer cells than `longest` are cut."""
     width = width or width_of(sys.stdout)
     whole = list(rows)
-    lines = [tuple(map(cell, row)) for row in whole]
+    lines = [tuple(cell(text, longest) for text in row) for row in whole]
     widths = [max(map(len, column)) for column in zip(headings, *lines, strict=True)]
     ends = accumulate(size + len(_GAP) for size in widths)
     # The first is what a row is called by.

@@ -1,7 +1,7 @@
 """Configuration: the schema of the file, reading it, and the paths of the file and the state folder."""
 
 from dragoman.config.agreed import TrustedFiles
-from dragoman.config.folders import config_file, found_file, state_folder, user_config_file
+from dragoman.config.folders import config_file, found_file, named_file, state_folder, user_config_file
 from dragoman.config.keys import ClientKey, client_keys, key_problems, webhook_secret
 from dragoman.config.layers import effects, ignored, layered, trusted
 from dragoman.config.loading import BUILTIN_MODELS, DEMO, Config, Found, load
@@ -10,6 +10,7 @@ from dragoman.config.references import inherited, resolved, secrets
 from dragoman.config.rules import rules_of
 from dragoman.config.schema import (
     AcpModel,
+    ChatConfig,
     ConsoleConfig,
     ConversationConfig,
     JournalConfig,
@@ -26,6 +27,7 @@ __all__ = [
     "BUILTIN_MODELS",
     "DEMO",
     "AcpModel",
+    "ChatConfig",
     "ClientKey",
     "Config",
     "ConfigError",
@@ -51,6 +53,7 @@ __all__ = [
     "key_problems",
     "layered",
     "load",
+    "named_file",
     "quoted",
     "resolved",
     "rules_of",

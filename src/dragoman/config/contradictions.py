@@ -33,7 +33,7 @@ def contradictions(
     if not (tables.serve.api_keys or tables.keys or is_loopback(tables.serve.host)):
         yield (
             ("serve", "host"),
-            f'"host" in [serve]: with {quoted(tables.serve.host)} other machines can connect, so add "api_keys".',
+            f'"host" in [serve]: with {quoted(tables.serve.host)} other machines can connect, so add "api_keys", or [keys.NAME].',
         )
     yield from _unknown_models(tables, (*tables.models, *builtin))
     if tables.console.webhook is not None and tables.console.webhook_secret is None:
@@ -47,14 +47,16 @@ def _unknown_models(tables: Tables, known: Collection[str]) -> Iterator[Complain
     for name, key in tables.keys.items():
         for number, model in enumerate(key.models or ()):
             if model not in known:
-                meant = nearest(model, known)
-                hint = (
-                    f"Did you mean {quoted(meant)}?"
-                    if meant
-                    else f"There are {', '.join(dict.fromkeys(known))}."
-                )
                 keys = ("keys", name, "models", number)
-                yield keys, f'"models" in [{dotted(keys[:2])}]: there is no model {quoted(model)}. {hint}'
+                yield keys, f'"models" in [{dotted(keys[:2])}]: {_no_model(model, known)}'
+    if tables.chat.model is not None and tables.chat.model not in known:
+        yield ("chat", "model"), f'"model" in [chat]: {_no_model(tables.chat.model, known)}'
+
+
+def _no_model(model: str, known: Collection[str]) -> str:
+    meant = nearest(model, known)
+    hint = f"Did you mean {quoted(meant)}?" if meant else f"There are {', '.join(dict.fromkeys(known))}."
+    return f"there is no model {quoted(model)}. {hint}"
 
 
 def _unknown_agent(model_id: str, agent: str) -> Iterator[Complaint]:

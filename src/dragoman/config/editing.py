@@ -1,7 +1,7 @@
-"""Adds or removes one table of a file that a user has written, and leaves everything else unchanged.
+"""Adds or removes one table or value of a file that a user has written, and leaves everything else unchanged.
 
 The change is made in the text, so that comments and order stay. Then both texts are read, and what they say must differ
-in exactly that table: whatever form the file has, it is changed rightly or not at all.
+in exactly that: whatever form the file has, it is changed rightly or not at all.
 """
 
 from __future__ import annotations
@@ -20,7 +20,16 @@ from dragoman.config.source import Source
 from dragoman.policy.rule import PolicyRule
 from dragoman.whole_file import write_whole
 
-__all__ = ["add_rules", "model_table", "with_model", "with_rule", "without_model", "write"]
+__all__ = [
+    "add_rules",
+    "model_table",
+    "set_chat_value",
+    "with_chat_value",
+    "with_model",
+    "with_rule",
+    "without_model",
+    "write",
+]
 
 _HEADER = re.compile(r"\s*\[")
 _NOT_OF_TABLE = re.compile(r"\s*(#.*)?")
@@ -81,6 +90,50 @@ def add_rules(path: Path, tables: str) -> tuple[Source, tuple[PolicyRule, ...]]:
     return after, read_tables(after, ignored=("models",)).policy
 
 
+def with_chat_value(path: Path, text: str, key: str, value: str | tuple[str, ...] | None) -> str:
+    """The file with that value in `[chat]`; without the key if it is None or empty."""
+    before = tomllib.loads(text)
+    table = before.get("chat", {})
+    lines = text.splitlines(keepends=True)
+    headers = [(number, _header(line)) for number, line in enumerate(lines) if _HEADER.match(line)]
+    start = next((number for number, keys in headers if keys == ("chat",)), None)
+    end = next((number for number, _ in headers if start is not None and number > start), len(lines))
+    written = f"{key} = {_written_value(value)}\n" if value else ""
+    if start is None:
+        changed = _appended(text, f"[chat]\n{written}") if written else text
+    else:
+        if not lines[start].endswith("\n"):
+            lines[start] += "\n"
+        own = [number for number in range(start + 1, end) if re.match(rf"\s*{key}\s*=", lines[number])]
+        kept = [line for number, line in enumerate(lines) if number not in own]
+        place = own[0] if own else start + 1
+        changed = "".join([*kept[:place], written, *kept[place:]])
+    others = {name: each for name, each in (table if isinstance(table, dict) else {}).items() if name != key}
+    after = others | ({key: list(value) if isinstance(value, tuple) else value} if value else {})
+    wanted = {name: each for name, each in before.items() if name != "chat"}
+    if after or start is not None:
+        wanted["chat"] = after
+    return _checked(path, changed, wanted, f"Write it by hand:\n[chat]\n{written}")
+
+
+def _written_value(value: str | tuple[str, ...]) -> str:
+    return quoted(value) if isinstance(value, str) else f"[{', '.join(map(quoted, value))}]"
+
+
+def set_chat_value(path: Path, key: str, value: str | tuple[str, ...] | None) -> None:
+    """Write a value of `[chat]` to a file. `ConfigError` if the file has faults or cannot be changed; then it is as it was."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with _only_writer(path.parent):
+            source = Source(path, read_text(path) if path.exists() else "")
+            read_tables(source, ignored=("models",))
+            after = with_chat_value(path, source.text, key, value)
+            read_tables(Source(path, after), ignored=("models",))
+            write(path, after)
+    except OSError as error:
+        raise ConfigError([Problem(str(path), f"the file cannot be written: {error.strerror}.")]) from error
+
+
 @contextmanager
 def _only_writer(folder: Path) -> Iterator[None]:
     """Wait for other processes that add rules: each would write the file as it was before the other's."""
@@ -93,8 +146,15 @@ def _only_writer(folder: Path) -> Iterator[None]:
 
 
 def without_model(path: Path, text: str, model_id: str) -> str:
-    """The file without that model's table. Comments in front of the table stay."""
+    """The file without that model's table. Comments in front of the table stay.
+
+    A chat that begins with this model begins with the first of the file again.
+    """
     before = tomllib.loads(text)
+    match before.get("chat"):
+        case {"model": str(chosen)} if chosen == model_id:
+            text = with_chat_value(path, text, "model", None)
+            before = tomllib.loads(text)
     start, end = _span(path, text, model_id)
     lines = text.splitlines(keepends=True)
     while start and not lines[start - 1].strip() and (end == len(lines) or not lines[end].strip()):

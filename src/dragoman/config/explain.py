@@ -42,6 +42,13 @@ __all__ = ["SECRET_KEYS", "complaints", "in_words"]
 # Keys whose values are never shown.
 SECRET_KEYS = frozenset({"api_key", "api_keys", "env", "headers", "key", "webhook", "webhook_secret"})
 
+# Tables of other programs that people expect here, by how those programs spell them.
+_MCP_TABLES = frozenset({"mcp", "mcp_servers", "mcpServers", "mcp-servers"})
+_NO_MCP = (
+    "{table} is not supported yet: Dragoman starts no MCP servers. Configure them in the agent's own settings;"
+    " the agent then has their tools, and asks for permission as it does elsewhere. Remove the table here."
+)
+
 # As much of a wrong value as one needs to find it by.
 _SHOWN = 40
 
@@ -100,6 +107,11 @@ def _check_tagged(
     match value.get(tag_field):
         case None:
             yield path, f"{header(path)} lacks {quoted(tag_field)}: {_choice(by_tag)}."
+            # What no kind has is wrong, whichever it is.
+            known = {field.encode_name: quoted(field.encode_name) for kind in kinds for field in kind.fields}
+            for key, inner in value.items():
+                if key not in known:
+                    yield (*path, key), _unknown(path, key, inner, known)
         case str() as tag if tag in by_tag:
             yield from _check_table(path, value, by_tag[tag])
         case tag:
@@ -155,6 +167,8 @@ def _in_range(value: float, number: IntType | FloatType) -> bool:
 
 def _unknown(table: KeyPath, key: str, value: object, known: Mapping[str, str]) -> str:
     """`known` has each name that could stand there, and how it is written."""
+    if not table and key in _MCP_TABLES:
+        return _NO_MCP.format(table=header((key, *_only_name(value))))
     match value:
         case _ if table:
             said = f"unknown key {quoted(key)} in {header(table)}."
@@ -167,6 +181,15 @@ def _unknown(table: KeyPath, key: str, value: object, known: Mapping[str, str]) 
     if meant := nearest(key, known):
         return f"{said} Did you mean {known[meant]}?"
     return f"{said} Known here: {', '.join(known.values())}."
+
+
+def _only_name(table: object) -> tuple[str, ...]:
+    """The name of the one table in a table: `[mcp_servers.x]` is what the user wrote."""
+    match list(table.items()) if isinstance(table, dict) else []:
+        case [(str(name), dict())]:
+            return (name,)
+        case _:
+            return ()
 
 
 def _listed(table: KeyPath, name: str, fields: Mapping[str, Field]) -> str:

@@ -17,6 +17,7 @@ __all__ = [
     "STATE_VARIABLE",
     "config_file",
     "found_file",
+    "named_file",
     "state_folder",
     "user_config_file",
 ]
@@ -31,18 +32,19 @@ _NAME = "dragoman"
 def config_file(option: Path | None, environ: Mapping[str, str] = os.environ) -> Path | None:
     """The user's file: the one that was named, even if it is not there; else their own, if it is there."""
     own = user_config_file(environ)
-    return _named(option, environ) or (own if own.is_file() else None)
+    return named_file(option, environ) or (own if own.is_file() else None)
 
 
 def found_file(option: Path | None, environ: Mapping[str, str] = os.environ) -> Path | None:
     """The file in the current folder, if there is one, no file was named, and it is not the user's own."""
     here = Path(FILE_NAME)
-    if _named(option, environ) is not None or not here.is_file():
+    if named_file(option, environ) is not None or not here.is_file():
         return None
     return None if here.resolve() == user_config_file(environ).resolve() else here
 
 
-def _named(option: Path | None, environ: Mapping[str, str]) -> Path | None:
+def named_file(option: Path | None, environ: Mapping[str, str] = os.environ) -> Path | None:
+    """The file that the user has named, by `--config` or `$DRAGOMAN_CONFIG`."""
     named = environ.get(CONFIG_VARIABLE)
     return option or (Path(named) if named else None)
 

@@ -29,13 +29,16 @@ MAX_FILE_BYTES = 1024 * 1024
 _KEEP_DAYS = 30.0
 
 DEMO = "demo"
-# Models that exist without any file. A file may define them anew.
+# Models that exist without any file. A file may define them anew, or change some of their settings.
 BUILTIN_MODELS: dict[str, ModelConfig] = {
     DEMO: AcpModel(agent="demo", command=("dragoman", "demo-agent"), name="Demo agent"),
 }
 
+# Keys that say what a model is. The others are settings of it.
+_DEFINING = frozenset({"kind", "agent", "command"})
+
 # Tables that count only in the user's own file.
-_OWN_ONLY = ("serve", "console", "keys")
+_OWN_ONLY = ("chat", "serve", "console", "keys")
 
 _SYNTAX_ERROR = re.compile(
     r"(?P<what>.*) \(at (?:line (?P<line>\d+), column (?P<column>\d+)|end of document)\)", re.DOTALL
@@ -74,6 +77,11 @@ class Config(Tables, frozen=True, kw_only=True):
         first = next(iter(self.models))
         is_own = self.models[first] is not BUILTIN_MODELS.get(first)
         return first if is_own else next(iter(self.untrusted), first)
+
+    @property
+    def chat_model(self) -> str:
+        """The model of a chat for which none is named."""
+        return self.chat.model or self.default_model
 
     @property
     def untrusted(self) -> dict[str, ModelConfig]:
@@ -119,6 +127,7 @@ def load(path: Path | None, agents: Collection[str] = (), *, only_found: bool = 
         conversation=tables.conversation,
         journal=tables.journal,
         tools=tables.tools,
+        chat=tables.chat,
         policy=tables.policy,
         loop=tables.loop,
         serve=tables.serve,
@@ -146,7 +155,7 @@ def read_text(path: Path) -> str:
 
 def read_tables(source: Source, agents: Collection[str] = (), *, ignored: Collection[str] = ()) -> Tables:
     """What a file says; `ConfigError` if it is not right. Contradictions in the tables of `ignored` do not matter."""
-    value = _parsed(source)
+    value = _with_builtin(_parsed(source))
     try:
         tables = msgspec.convert(value, Tables, dec_hook=lambda _type, text: _path(source.folder, text))
     except msgspec.ValidationError as error:
@@ -171,6 +180,28 @@ def _parsed(source: Source) -> dict[str, object]:
     except ValueError as error:
         # Python refuses to read a number of thousands of digits.
         raise ConfigError([Problem(str(source.path), f"not valid TOML: {error}.")]) from error
+
+
+def _with_builtin(value: dict[str, object]) -> dict[str, object]:
+    """The values of a file, with the rest of each built-in model of which the file changes settings.
+
+    A table that says what the model is (`kind`, `agent` or `command`) defines the model anew.
+    """
+    models = value.get("models")
+    if not isinstance(models, dict):
+        return value
+    changed = {
+        id_: {**_as_table(model), **models[id_]}
+        for id_, model in BUILTIN_MODELS.items()
+        if isinstance(models.get(id_), dict) and _DEFINING.isdisjoint(models[id_])
+    }
+    return {**value, "models": {**models, **changed}}
+
+
+def _as_table(model: ModelConfig) -> dict[str, object]:
+    """A model as the table that defines it. There is no null in TOML, and no tuple."""
+    table = msgspec.json.decode(msgspec.json.encode(model), type=dict[str, object])
+    return {key: value for key, value in table.items() if value is not None}
 
 
 def _syntax_problem(source: Source, message: str) -> Problem:

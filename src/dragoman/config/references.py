@@ -19,10 +19,23 @@ from dragoman.config.positions import KeyPath
 from dragoman.config.problem import ConfigError, Problem
 from dragoman.config.schema import AcpModel, ModelConfig, ResponsesModel
 
-__all__ = ["inherited", "resolved", "secrets", "unset", "value_of", "variable_of", "variables"]
+__all__ = [
+    "inherited",
+    "is_secret_name",
+    "resolved",
+    "secrets",
+    "unset",
+    "value_of",
+    "variable_of",
+    "variables",
+]
 
 _REFERENCE = re.compile(r"\$([A-Za-z_][A-Za-z0-9_]*)")
 _SECRET_NAME = re.compile(r"key|token|secret|password|authorization|headers|webhook", re.IGNORECASE)
+# Set by VS Code for its extensions and in its terminals. The first makes every Electron program behave as Node.
+_RUN_AS_NODE = "ELECTRON_RUN_AS_NODE"
+_OF_VSCODE = "VSCODE_"
+_VSCODE_ASKPASS = "VSCODE_GIT_ASKPASS_MAIN"
 # The command that means ourselves, whatever PATH says.
 _OURSELVES = "dragoman"
 
@@ -46,12 +59,20 @@ def resolved(config: Config, model_id: str, environ: Mapping[str, str] = os.envi
 
 
 def inherited(config: Config, environ: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """Our environment as an agent gets it, without the keys of clients and the secret of the webhook.
+    """Our environment as an agent gets it, without the keys of clients, the secret of the webhook, and an editor's variables.
 
-    A client with a key decides for the user.
+    A client with a key decides for the user. VS Code's own variables change what `node`, `code` and `git` do.
     """
-    ours = {variable_of(value) for keys, value in _values(config) if keys[0] != "models"}
-    return {name: value for name, value in environ.items() if name not in ours}
+    left_out = {variable_of(value) for keys, value in _values(config) if keys[0] != "models"}
+    left_out.add(_RUN_AS_NODE)
+    if _VSCODE_ASKPASS in environ:
+        # A script of VS Code's, which fails without the variables below.
+        left_out.add("GIT_ASKPASS")
+    return {
+        name: value
+        for name, value in environ.items()
+        if name not in left_out and not name.startswith(_OF_VSCODE)
+    }
 
 
 def unset(config: Config, within: KeyPath, environ: Mapping[str, str] = os.environ) -> tuple[Problem, ...]:
@@ -75,9 +96,14 @@ def secrets(config: Config, environ: Mapping[str, str] = os.environ) -> frozense
         variable = variable_of(value)
         if variable is not None:
             found.add(environ.get(variable, ""))
-        elif any(_SECRET_NAME.search(str(key)) for key in keys):
+        elif any(is_secret_name(str(key)) for key in keys):
             found.add(value)
     return frozenset(found - {""})
+
+
+def is_secret_name(name: str) -> bool:
+    """Whether a key of this name has a value that is not shown."""
+    return _SECRET_NAME.search(name) is not None
 
 
 def _values(config: Config) -> Iterator[tuple[KeyPath, str]]:

@@ -18,6 +18,7 @@ from dragoman.policy.rule import PolicyRule
 
 __all__ = [
     "AcpModel",
+    "ChatConfig",
     "ConsoleConfig",
     "ConversationConfig",
     "JournalConfig",
@@ -192,6 +193,15 @@ class Tools(_Table, frozen=True):
     virtual_threshold: _ToolCount = 128
 
 
+class ChatConfig(_Table, frozen=True):
+    """What `dragoman chat` begins with. `/model NAME --save` and `/tools off NAME --save` write it."""
+
+    # Left out: the first model of the file.
+    model: _ModelId | None = None
+    # Tools that are not offered, unless a prompt names them.
+    tools_off: tuple[_Text, ...] = ()
+
+
 class Loop(_Table, frozen=True):
     turns: Annotated[int, msgspec.Meta(ge=1, le=10_000)] = 50
     on_denial: Literal["skip-rest", "ask-each"] = "skip-rest"
@@ -297,6 +307,7 @@ class Tables(_Table, frozen=True):
     conversation: ConversationConfig = ConversationConfig()
     journal: JournalConfig = JournalConfig()
     tools: Tools = Tools()
+    chat: ChatConfig = ChatConfig()
     policy: tuple[PolicyRule, ...] = ()
     loop: Loop = Loop()
     serve: Serve = Serve()

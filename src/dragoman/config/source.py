@@ -13,7 +13,7 @@ __all__ = ["Source"]
 
 @dataclass(frozen=True)
 class Source:
-    # As it was named or found, for messages; None: there is no file and everything is as it comes.
+    # As it was named or found, for messages; None: there is no file, and the defaults hold.
     path: Path | None = None
     # Not shown with the rest: there may be keys in it.
     text: str = field(default="", repr=False)
@@ -26,6 +26,10 @@ class Source:
     def at(self, keys: KeyPath) -> str:
         """File and line of a key, or of the nearest thing around it that is written down."""
         return "the configuration" if self.path is None else f"{self.path}:{self.line(keys)}"
+
+    def writes(self, keys: KeyPath) -> bool:
+        """Whether the file has this key."""
+        return self.path is not None and keys in self._lines
 
     def line(self, keys: KeyPath) -> int:
         while keys not in self._lines:

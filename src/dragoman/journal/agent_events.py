@@ -84,6 +84,8 @@ class ConversationImported(JournalEvent, frozen=True):
 class TextSaid(JournalEvent, frozen=True):
     """A piece of a reply's text, as the agent said it. `offset` counts the characters of the reply before it.
 
+    `is_notice`: Dragoman said it, and not the agent.
+
     It is for people to read. A request is recognised by what the consumer got: `ReplyEnded` has the digest.
     """
 
@@ -91,6 +93,7 @@ class TextSaid(JournalEvent, frozen=True):
     offset: int
     length: int
     text: str = ""
+    is_notice: bool = False
 
 
 class ThinkingSaid(JournalEvent, frozen=True):

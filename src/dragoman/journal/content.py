@@ -76,7 +76,7 @@ def without_content(event: AnyEvent) -> AnyEvent | None:
             # What a person or a client gave as the reason is content. How far an approval reaches, and the name of an
             # approval, a rule or a setting, is not.
             is_level = event.is_allowed and event.why in LEVELS
-            is_name = event.by in ("approval", "rule", "read-only", "setting") or (
+            is_name = event.by in ("approval", "rule", "read-only", "setting", "mode") or (
                 event.by == "person" and is_level
             )
             return event if is_name else replace(event, why=None)

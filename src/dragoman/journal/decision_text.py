@@ -16,6 +16,7 @@ _BY: dict[By, str] = {
     "rule": "by a rule",
     "read-only": "because it only reads",
     "setting": "by a setting",
+    "mode": "by a mode of the chat",
     "unasked": "because no person could be asked",
     "client": "by the client, which asked no one",
     "timeout": "because no one decided in time",

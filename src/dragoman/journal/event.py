@@ -37,6 +37,8 @@ class JournalStarted(JournalEvent, frozen=True):
     title: str = ""
     # The client behind the connection, if that is another server, as it names it.
     client: str = ""
+    # The program behind the front end, by its own name.
+    program: str = ""
 
 
 class ContentDeleted(JournalEvent, frozen=True):

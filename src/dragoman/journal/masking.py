@@ -53,7 +53,8 @@ def masked(event: AnyEvent, cleaning: Cleaning) -> AnyEvent:
             return replace(event, text=clean.text(text))
         case JournalStarted(title=title):
             # Cut only now: half a secret is not recognised.
-            return replace(event, title=clean.text(title)[:_TITLE_CHARACTERS])
+            title = clean.text(title)[:_TITLE_CHARACTERS]
+            return replace(event, title=title, program=clean.text(event.program))
         case ConversationImported():
             return replace(event, items=tuple(map(clean.item, event.items)))
         case RequestReceived():

@@ -58,6 +58,8 @@ class JournalInfo(msgspec.Struct, frozen=True, array_like=True):
     sequence: int
     # Whether a process that lives holds it now, and which: a word for people.
     owner: str
+    # The program that began it, by its own name.
+    program: str = ""
 
 
 class JournalStore(Protocol):

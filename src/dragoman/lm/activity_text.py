@@ -209,13 +209,24 @@ def _state(entry: PlanEntry) -> tuple[str, str]:
 
 
 def _usage(usage: UsagePart) -> Iterable[Part]:
-    """The tokens in the form that fills an editor's context indicator."""
-    if usage.input is usage.output is usage.total is None:
+    """The tokens in the form that fills an editor's context indicator: it shows prompt and completion as used.
+
+    What the provider says of the context counts; the tokens of a turn with many requests may be more than fit into it.
+    """
+    prompt, completion, total = usage.input or 0, usage.output or 0, usage.total
+    if usage.context_used is not None:
+        completion = min(completion, usage.context_used)
+        prompt, total = usage.context_used - completion, usage.context_used
+    elif usage.input is usage.output is usage.total is None:
         return ()
-    prompt, completion = usage.input or 0, usage.output or 0
     counted = {
         "prompt_tokens": prompt,
         "completion_tokens": completion,
-        "total_tokens": usage.total or prompt + completion,
+        "total_tokens": total or prompt + completion,
+        # Editors ignore these; their extension may show them.
+        "context_size": usage.context_size,
+        "cost": usage.cost,
+        "currency": usage.currency,
     }
+    counted = {name: value for name, value in counted.items() if value is not None}
     return (DataPart.json(counted, USAGE),)

@@ -10,6 +10,7 @@ ErrorKind: TypeAlias = Literal[
     "not_found",
     "no_permissions",
     "blocked",
+    "rate_limited",
     "unavailable",
     "bad_request",
     "agent_failed",
@@ -63,7 +64,8 @@ class LanguageModelError(Exception):
 
     @property
     def is_transient(self) -> bool:
-        return self.kind in TRANSIENT_KINDS
+        # An endpoint's rate limit may end in a moment. An agent has retried long enough before it reports one.
+        return self.kind in TRANSIENT_KINDS or (self.kind == "rate_limited" and self.origin is not None)
 
     @property
     def sentence(self) -> str:

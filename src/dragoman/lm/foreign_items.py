@@ -22,6 +22,7 @@ from dragoman.lm.parts import IGNORED, ITEM, DataPart
 
 __all__ = [
     "FILE_ITEM",
+    "file_in_event",
     "file_item",
     "file_of",
     "ignored_files",
@@ -37,6 +38,7 @@ __all__ = [
 FILE_ITEM = "dragoman:file"
 
 _DATA_URL = re.compile(r"data:(image/[\w.+-]+)(?:;[\w.+-]+=[^;,]*)*;base64,(.*)", re.DOTALL)
+_FILE_URL = re.compile(r"data:([\w.+-]+/[\w.+-]+)(?:;[\w.+-]+=[^;,]*)*;base64,(.*)", re.DOTALL)
 # The first bytes of the pictures that image models make.
 _SIGNATURES = {
     b"\x89PNG": "image/png",
@@ -90,6 +92,24 @@ def file_of(item: JsonObject) -> DataPart | None:
             return None if decoded is None else DataPart(mime_type, decoded, name=named)
         case _:
             return picture_of(item)
+
+
+def file_in_event(event: JsonObject) -> DataPart | None:
+    """The file of a `response.file` event: in the event itself or in its `file`, under the names that are in use."""
+    inner = event.get("file")
+    fields = inner if isinstance(inner, dict) else event
+    mime_type = _first_text(fields, "mime_type", "media_type", "mediaType")
+    data = _first_text(fields, "data", "file_data")
+    if data is not None and (found := _FILE_URL.fullmatch(data)):
+        mime_type, data = mime_type or found[1], found[2]
+    decoded = None if data is None else _decoded(data)
+    if decoded is None or mime_type is None:
+        return None
+    return DataPart(mime_type, decoded, name=_first_text(fields, "filename", "name") or "")
+
+
+def _first_text(fields: JsonObject, *names: str) -> str | None:
+    return next((value for name in names if isinstance(value := fields.get(name), str)), None)
 
 
 def picture_of(item: JsonObject) -> DataPart | None:

@@ -74,9 +74,9 @@ def notice(text: str) -> str:
     return f"\n\n*{text}*\n\n"
 
 
-def notice_part(text: str) -> NoticePart:
+def notice_part(text: str, *, is_recorded: bool = True) -> NoticePart:
     """`notice` as a part of a response."""
-    return NoticePart(notice(text))
+    return NoticePart(notice(text), is_recorded=is_recorded)
 
 
 def error_text(error: LanguageModelError) -> str:

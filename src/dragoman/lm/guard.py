@@ -17,12 +17,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Sequence
 
 from dragoman.lm import gfm
 from dragoman.lm.cancellation import CancellationError, CancellationToken
 from dragoman.lm.errors import ASK_OPERATOR, LanguageModelError
 from dragoman.lm.messages import Message
-from dragoman.lm.model import Closing, Delivery, LanguageModel, ModelInfo, Presenting, Sink
+from dragoman.lm.model import Closing, Compacting, Delivery, LanguageModel, ModelInfo, Presenting, Sink
 from dragoman.lm.parts import STOPPED, DataPart, Part, TextPart, ToolCallPart, UsagePart
 from dragoman.lm.presentation import Presentation, Style
 from dragoman.lm.request import Request
@@ -64,6 +65,11 @@ class GuardedModel:
     async def close(self) -> None:
         if isinstance(self._model, Closing):
             await self._model.close()
+
+    async def compacted(self, messages: Sequence[Message]) -> tuple[Message, ...]:
+        if isinstance(self._model, Compacting):
+            return await self._model.compacted(messages)
+        raise LanguageModelError("not_found", f"{self.info.name} cannot make its context shorter.")
 
     def delivered(self, conversation: str, *, whole: bool) -> None:
         if isinstance(self._model, Delivery):

@@ -157,15 +157,17 @@ def _fits(value: object, kind: type) -> bool:
 
 
 def _content(value: object) -> tuple[ContentPart, ...]:
-    """What a tool returned: a result is never lost for the form of what is in it."""
+    """What a tool returned: a result is never lost for the form of what is in it.
+
+    Content of an unknown kind becomes JSON, which every model can read.
+    """
     if value is None:
         return ()
     if isinstance(value, str):
         return (TextPart(value),)
     parts = ((item, _known(item)) for item in (value if isinstance(value, list) else [value]))
     return tuple(
-        part if isinstance(part, TextPart | DataPart) else DataPart(UNKNOWN_PART, encode(item))
-        for item, part in parts
+        part if isinstance(part, TextPart | DataPart) else DataPart.json(item) for item, part in parts
     )
 
 

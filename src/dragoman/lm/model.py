@@ -7,11 +7,13 @@ returns; it has failed when `respond` raises.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
 
 import msgspec
 
 from dragoman.lm.cancellation import CancellationToken
+from dragoman.lm.json import JsonObject
 from dragoman.lm.messages import Message
 from dragoman.lm.parts import (
     ActivityPart,
@@ -28,6 +30,7 @@ from dragoman.lm.request import Request
 __all__ = [
     "Capabilities",
     "Closing",
+    "Compacting",
     "Delivery",
     "LanguageModel",
     "ModelInfo",
@@ -63,6 +66,10 @@ class ModelInfo(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True)
     # What it can do, for consumers that look at nothing else. A back end names what `capabilities` has no field for: `agent`,
     # `permissions` (it may ask before it acts), `thinking`. `with_capability_tags` adds the rest.
     tags: tuple[str, ...] = ()
+    # Of the whole context, as the model has reported it. `max_input_tokens` limits requests; an agent shortens its own context.
+    max_context_window_tokens: int | None = None
+    # A JSON Schema of what a request may choose (`RequestOptions.model_configuration`).
+    configuration_schema: JsonObject | None = None
     is_byok: bool | None = msgspec.field(default=None, name="isBYOK")
     is_user_selectable: bool | None = None
 
@@ -114,6 +121,18 @@ class Delivery(Protocol):
 
     def delivered(self, conversation: str, *, whole: bool) -> None:
         """The last reply of this conversation has reached the consumer whole, or will not reach it whole."""
+        ...
+
+
+@runtime_checkable
+class Compacting(Protocol):
+    """A model that can make a long history short."""
+
+    async def compacted(self, messages: Sequence[Message]) -> tuple[Message, ...]:
+        """Messages that stand for these in later requests to this model. They mean nothing to any other.
+
+        Raises `LanguageModelError` of the kind `not_found` if it has no such thing after all.
+        """
         ...
 
 

@@ -22,6 +22,7 @@ __all__ = [
     "ITEM",
     "ITEM_EVENT",
     "ITEM_MIME_TYPES",
+    "LINK",
     "LOGPROBS",
     "REFUSAL",
     "STATEFUL_MARKER",
@@ -73,6 +74,8 @@ REFUSAL = "application/vnd.dragoman.refusal"
 LOGPROBS = "application/vnd.dragoman.logprobs+json"
 # Only for consumers with `Features.items`. Others get what `foreign_items` makes of them.
 ITEM_MIME_TYPES = frozenset({ITEM, ITEM_EVENT, ANNOTATION, REFUSAL, LOGPROBS})
+# A link to a file that the model may read itself: its address, and nothing else (RFC 2483).
+LINK = "text/uri-list"
 # A list of names: what the request asked for, or contained, and the model did not get.
 IGNORED = "application/vnd.dragoman.ignored+json"
 
@@ -125,6 +128,9 @@ class TextPart(_Part, frozen=True, tag="text", gc=False):
 class NoticePart(TextPart, frozen=True, tag="text", gc=False):
     """Markdown that we compose. A consumer that renders no Markdown gets it without the marks (`gfm.plain`)."""
 
+    # False: other events of the journal say the same.
+    is_recorded: bool = True
+
 
 class ThinkingPart(_Part, frozen=True, tag="thinking"):
     """What a model thinks before it answers."""
@@ -172,9 +178,19 @@ class DataPart(_Part, frozen=True, tag="data"):
     def text(cls, value: str, mime_type: str = "text/plain") -> DataPart:
         return cls(mime_type=mime_type, data=value.encode())
 
+    @classmethod
+    def link(cls, address: str, name: str) -> DataPart:
+        return cls(mime_type=LINK, data=address.encode(), name=name)
+
     @property
     def is_internal(self) -> bool:
         return self.mime_type in INTERNAL_MIME_TYPES
+
+    @property
+    def named_text(self) -> str:
+        """Its bytes as text, below the name of the file if it has one."""
+        text = self.data.decode("utf-8", "replace")
+        return f"{self.name}:\n\n{text}" if self.name else text
 
     @property
     def is_textual(self) -> bool:
@@ -259,6 +275,8 @@ class ActivityNote(ActivityPart, frozen=True, tag="activity"):
 
     # Markdown, for consumers that have no activities. They get it as thinking.
     text: str = ""
+    # False: other events of the journal say the same.
+    is_recorded: bool = True
 
     @property
     def activity(self) -> ActivityPart:

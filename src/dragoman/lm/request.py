@@ -138,8 +138,10 @@ class Consumer(msgspec.Struct, frozen=True):
     hold_seconds: float | None = None
     # Whether the consumer may learn where the operator's files are.
     sees_paths: bool = True
-    # The id under which the consumer can fetch this response later, for people to read.
+    # The id under which the consumer can fetch the rest of this response later, for people to read.
     response_id: str | None = None
+    # Whether the consumer sees parts when they are reported. One that gets the response as a whole does not.
+    is_live: bool = True
     # Which of its clients the request is from, if the consumer is another server: it has a name for each. Two clients never
     # share a conversation either.
     client: str = ""

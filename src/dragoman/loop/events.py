@@ -153,6 +153,8 @@ class CallDecided(_Event, frozen=True, tag="decided"):
     action: Action | None = None
     # File and line of the rule that a person made of their answer.
     new_rule: str | None = None
+    # The change to files as a unified diff, where a mode allowed it; not part of the JSON.
+    change: str = ""
 
 
 class ToolStarted(_Event, frozen=True, tag="tool_started"):
@@ -230,6 +232,8 @@ def question_asked(question: ToolQuestion, doing: str) -> QuestionAsked:
 
 
 def to_json(event: RunEvent) -> str:
-    if isinstance(event, QuestionAsked | CallDecided):
+    if isinstance(event, QuestionAsked):
         event = msgspec.structs.replace(event, action=None)
+    if isinstance(event, CallDecided):
+        event = msgspec.structs.replace(event, action=None, change="")
     return encode_text(event)

@@ -42,6 +42,7 @@ from dragoman.loop.round import (
 )
 from dragoman.loop.settings import LoopSettings
 from dragoman.permissions.decide import Allowed, Ask, RefusedByRule
+from dragoman.permissions.edit_mode import change_of
 from dragoman.permissions.record import By
 from dragoman.tools.decision import Approve, Deny
 from dragoman.tools.preparation import PreparedCall, ToolProblem
@@ -308,7 +309,12 @@ def _decided(
         prepared.tool.read_only,
         prepared.action,
         decision.new_rule if isinstance(decision, Approve) else None,
+        _change(prepared) if by == "mode" else "",
     )
+
+
+def _change(prepared: PreparedCall) -> str:
+    return prepared.change or change_of(prepared.action)
 
 
 def _verdict_of(decision: Allowed | RefusedByRule | HostAnswer | None) -> tuple[bool, By, str | None]:

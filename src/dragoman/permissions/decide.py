@@ -11,6 +11,7 @@
        a read-only tool of the terminal          allowed, unless there is a doubt
     7. a doubt: a rule that may apply            asked
        `auto_approve`, `urls`                    allowed
+       an edit, and the chat accepts edits       allowed
     8. otherwise                                 asked
 
 It holds for agents' actions and for the terminal's own tools, in every front end. Where the client cannot be asked,
@@ -30,6 +31,7 @@ from dragoman.permissions.layout import in_short
 from dragoman.permissions.verdict import MatchedRule, Verdict
 
 __all__ = [
+    "EDITS_ACCEPTED",
     "Allowed",
     "AllowedBy",
     "Ask",
@@ -44,15 +46,17 @@ __all__ = [
 # The model's `permission` setting: what happens to an agent's request when its client cannot be asked. ask: the console is.
 PermissionSetting: TypeAlias = Literal["deny", "allow-reads", "allow", "ask"]
 
-# What allows an action without a question: a rule, an approval that a person gave before, a setting, or that a tool only
-# reads.
-AllowedBy: TypeAlias = Literal["rule", "read-only", "approval", "setting"]
+# What allows an action without a question: a rule, an approval that a person gave before, a setting, the mode that
+# accepts edits, or that a tool only reads.
+AllowedBy: TypeAlias = Literal["rule", "read-only", "approval", "setting", "mode"]
 
 _REACH = {
     "session": "approved for this session",
     "workspace": "approved for this workspace",
     "always": "always approved",
 }
+# Why the mode that accepts edits allows an action.
+EDITS_ACCEPTED = "edits are accepted in this chat"
 _NO_RULES = Verdict()
 _MOST_NAMED = 3
 # A found file has its rules from anybody: so many characters of what it says, on one line.
@@ -115,8 +119,12 @@ def decide(
     always_ask: bool = False,
     read_only: bool = False,
     urls: tuple[str, ...] = (),
+    accepts_edit: bool = False,
 ) -> StepDecision:
-    """`always_ask`: a request whose substance is not known, or one that no earlier decision can have been meant for."""
+    """`always_ask`: a request whose substance is not known, or one that no earlier decision can have been meant for.
+
+    `accepts_edit`: the mode that accepts edits covers it (`edit_mode`).
+    """
     if verdict.decision == "deny":
         return RefusedByRule(f"{_named(verdict, 'denies', 'deny')} it{_because(verdict)}", verdict.rules)
     asks = verdict.decision == "ask" or verdict.doubt is not None
@@ -133,10 +141,13 @@ def decide(
         return Allowed("read-only", "read-only")
     if (standing := approval()) is not None:
         return Allowed(_REACH[standing.level], "approval", standing.id)
-    by_setting = None if asks else settings.covers(tool, urls)
-    if by_setting is None:
-        return Ask(because, needs_person=asks, rules=verdict.rules)
-    return Allowed(by_setting, "setting")
+    if asks:
+        return Ask(because, needs_person=True, rules=verdict.rules)
+    if (by_setting := settings.covers(tool, urls)) is not None:
+        return Allowed(by_setting, "setting")
+    if accepts_edit:
+        return Allowed(EDITS_ACCEPTED, "mode")
+    return Ask(because, rules=verdict.rules)
 
 
 def unasked(

@@ -38,8 +38,8 @@ _CONSOLE_ENDED = "The server ended, and its console with it, before a person dec
 _NO_CONSOLE = "No person can be asked here."
 _QUESTION_SECONDS = 3600.0
 
-# allowed, denied: a person decided, and the agent has the answer. expired: no person decided in time. ended: the turn or the
-# agent ended before, or the agent withdrew its request.
+# allowed, denied: a person decided, and the agent has the answer. expired: no person decided in time. ended: the turn, the
+# agent or the server ended before, or the agent withdrew its request.
 OutcomeState: TypeAlias = Literal["allowed", "denied", "expired", "ended"]
 
 

@@ -14,11 +14,13 @@ from dragoman.lm.json import canonical
 from dragoman.permissions.action import Action
 from dragoman.permissions.layout import in_short
 
-__all__ = ["approval_key", "covered", "is_agent_key"]
+__all__ = ["agent_in", "approval_key", "covered", "is_agent_key"]
 
 # The form of the key. Another form is never equal to it, so approvals of another form do not count.
 _FORM = "action-1"
 _KEY = re.compile(rf"{_FORM} ([0-9a-f]{{64}}): (.*)", re.DOTALL)
+# The words of it, as `_words` writes them.
+_NAMED = re.compile(r"exactly this request of (.*?): .*, in (.*)", re.DOTALL)
 _LONGEST_PART = 160
 _VERBS = {
     "read": "read",
@@ -55,6 +57,13 @@ def covered(key: str) -> str:
     """What an approval with this key covers, in words; the key itself where it is none of ours."""
     found = _KEY.fullmatch(key)
     return key if found is None else found[2]
+
+
+def agent_in(key: str) -> tuple[str, str] | None:
+    """The agent and the folder that the words of a key name; None where it is not the key of an agent's action."""
+    found = _KEY.fullmatch(key)
+    named = None if found is None else _NAMED.fullmatch(found[2])
+    return None if named is None else (named[1], named[2])
 
 
 def is_agent_key(key: str) -> bool:

@@ -8,6 +8,7 @@ from dragoman.permissions.action import Action
 from dragoman.permissions.approvals import Approvals
 from dragoman.permissions.autoapproval import AutoApproval
 from dragoman.permissions.decide import StepDecision, decide
+from dragoman.permissions.edit_mode import EditMode
 from dragoman.permissions.grants import Grants
 from dragoman.permissions.inbox import Inbox
 from dragoman.permissions.keys import approval_key
@@ -29,6 +30,8 @@ class PermissionServices:
     rules: RulesInForce = field(default_factory=RulesInForce)
     # What waits at the console. Without a console no one is reachable there.
     inbox: Inbox = field(default_factory=Inbox)
+    # The chats in which edits are accepted.
+    edit_mode: EditMode = field(default_factory=EditMode)
 
     def places(self, workspace: tuple[str, ...]) -> Places:
         return Places.around(workspace, self.own)
@@ -47,4 +50,5 @@ class PermissionServices:
             always_ask=not action.has_substance,
             read_only=read_only,
             urls=action.urls if action.risk == "fetch" else (),
+            accepts_edit=self.edit_mode.accepts(session, action),
         )

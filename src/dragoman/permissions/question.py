@@ -157,7 +157,7 @@ def what_in_one_line(action: Action) -> str:
 def _title(action: Action) -> str:
     name = in_short(action.agent_name, _ONE_LINE)
     if action.sensitive is not None:
-        return f"{name} wants to {WANTS[action.risk]}: {in_short(action.sensitive, _ONE_LINE)}"
+        return f"{name} wants to {WANTS[action.risk]} (sensitive: {in_short(action.sensitive, _ONE_LINE)})"
     if action.command is not None:
         # The agent's title is not what runs: the command stands below, to the letter.
         return f"{name} wants to run a command"
@@ -198,7 +198,7 @@ def _sections(action: Action, ask: Ask) -> Iterator[_Section]:
         yield _Section("Tool", action.tool, is_inline=True)
     is_in_title = action.command is None and action.sensitive is None and len(action.title) <= _ONE_LINE
     if not is_in_title and action.title not in (action.command, action.tool):
-        yield _Section("Called", action.title, is_inline=True)
+        yield _Section("Title by the agent", action.title, is_inline=True)
     if action.kind not in (action.risk, "other"):
         yield _Section("Kind, says the agent", action.kind, is_inline=True)
 

@@ -19,11 +19,21 @@ from dragoman.permissions.keys import approval_key, covered
 
 __all__ = ["By", "DecisionRecord", "Recorded"]
 
-# Who decided: a person, an approval that a person gave before, a rule of the policy, a setting, the client without asking, the
-# time limit, the limit on open requests, or the end of the turn. `read-only`: a tool that only reads needs no decision.
-# `unasked`: it needs a person, and none can be asked.
+# Who decided: a person, an approval that a person gave before, a rule of the policy, a setting, the mode that accepts edits, the
+# client without asking, the time limit, the limit on open requests, or the end of the turn. `read-only`: a tool that only
+# reads needs no decision. `unasked`: it needs a person, and none can be asked.
 By: TypeAlias = Literal[
-    "person", "approval", "rule", "read-only", "setting", "unasked", "client", "timeout", "limit", "end"
+    "person",
+    "approval",
+    "rule",
+    "read-only",
+    "setting",
+    "mode",
+    "unasked",
+    "client",
+    "timeout",
+    "limit",
+    "end",
 ]
 
 _MOST = 50

@@ -95,4 +95,4 @@ def _stands(decided: PermissionDecided | None, now: RuleOutcome) -> bool:
     if decided is None or not decided.is_allowed:
         return False
     by = _decided_by(decided)
-    return by in ("approval", "read-only") or (by == "setting" and now.verdict.doubt is None)
+    return by in ("approval", "read-only") or (by in ("setting", "mode") and now.verdict.doubt is None)

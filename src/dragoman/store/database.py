@@ -187,6 +187,8 @@ MIGRATIONS: tuple[tuple[str | Callable[[Database], None], ...], ...] = (
         BEGIN DELETE FROM stored_items WHERE owner = OLD.id; END
         """,
     ),
+    # The program that began a conversation, by its own name.
+    ("ALTER TABLE journals ADD COLUMN program TEXT NOT NULL DEFAULT ''",),
 )
 
 Value = str | int | float | bytes | None

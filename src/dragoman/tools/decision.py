@@ -58,6 +58,8 @@ class ToolQuestion:
     action: Action | None = None
     # The rule that asks, with its reason, or the doubt that a rule raises.
     because: str | None = None
+    # Whether the mode that accepts edits would cover it.
+    is_plain_edit: bool = False
 
 
 class CannotAsk(Exception):

@@ -18,6 +18,7 @@ from dragoman.lm import CancellationToken, JsonObject, ToolCallPart, gfm, json
 from dragoman.permissions.action import Action
 from dragoman.permissions.decide import Ask
 from dragoman.permissions.describe import describe
+from dragoman.permissions.edit_mode import is_plain_edit
 from dragoman.permissions.layout import broken
 from dragoman.permissions.sensitive import Places
 from dragoman.tools import schema
@@ -67,6 +68,8 @@ class PreparedCall:
     urls: tuple[str, ...] = ()
     # Only the user's approval of this very call counts.
     always_ask: bool = False
+    # The change that it would make to files, as a unified diff.
+    change: str = ""
 
     def asked_because(self, ask: Ask) -> PreparedCall:
         """The same call, with a question that shows which rule asks and offers no more than that allows."""
@@ -78,7 +81,9 @@ class PreparedCall:
             message = f"{message}\n\n{confirmation.message}"
             question = replace(question, confirmation=replace(confirmation, message=message, whole=whole))
         levels = ("once",) if ask.once else question.levels
-        return replace(self, question=replace(question, levels=levels, because=ask.because))
+        is_plain = question.is_plain_edit and not ask.once and not ask.needs_person
+        question = replace(question, levels=levels, because=ask.because, is_plain_edit=is_plain)
+        return replace(self, question=question)
 
 
 async def prepare(
@@ -121,12 +126,14 @@ async def prepare(
             levels=("once",) if prepared.always_ask or action.sensitive is not None else levels,
             covers=prepared.covers or (_EXACTLY_THIS if key is None else _THE_SAME_TO_THE_TOOL),
             action=action,
+            is_plain_edit=not prepared.always_ask and is_plain_edit(action, prepared.change),
         ),
         approval_key=json.canonical(completed) if key is None else key,
         action=action,
         shows_rule=prepared.action is not None,
         urls=prepared.urls,
         always_ask=prepared.always_ask,
+        change=prepared.change,
     )
 
 

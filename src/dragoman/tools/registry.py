@@ -51,6 +51,8 @@ class ToolInfo:
     reference_name: str | None = None
     icon: Icon | None = None
     read_only: bool = False
+    # For people: `description` is for the model.
+    user_description: str | None = None
 
 
 class DeclaredTool(Tool, Protocol):
@@ -86,6 +88,7 @@ class RegisteredTool:
             reference_name=declared.tool_reference_name,
             icon=declared.icon,
             read_only=declared.read_only,
+            user_description=declared.user_description,
         )
 
 

@@ -28,6 +28,7 @@ from dragoman.lm.parts import ToolResult
 from dragoman.permissions.approvals import Approvals
 from dragoman.permissions.autoapproval import AutoApproval
 from dragoman.permissions.decide import Ask, RefusedByRule, StepDecision, decide
+from dragoman.permissions.edit_mode import EditMode
 from dragoman.permissions.rules_in_force import RulesInForce
 from dragoman.permissions.sensitive import Places
 from dragoman.tools import preparation
@@ -66,6 +67,7 @@ class ToolRuntime:
         virtual_threshold: int = DEFAULT_LIMIT,
         rules: RulesInForce | None = None,
         own: tuple[str, ...] = (),
+        edit_mode: EditMode | None = None,
     ) -> None:
         """`own` are files and folders of Dragoman itself."""
         self.registry = registry
@@ -74,6 +76,7 @@ class ToolRuntime:
         self._session = session
         self._places = Places.around(workspace, own)
         self._rules = rules or RulesInForce()
+        self._edit_mode = edit_mode or EditMode()
         self._offering = Offering(registry, limit=limit, threshold=virtual_threshold)
 
     def definitions(self, prompt: str = "", *, limit: int | None = None) -> tuple[ToolDefinition, ...]:
@@ -100,6 +103,7 @@ class ToolRuntime:
             always_ask=prepared.always_ask,
             read_only=prepared.tool.read_only,
             urls=prepared.urls,
+            accepts_edit=self._edit_mode.accepts(self._session, prepared.action, prepared.change),
         )
 
     def remember(self, prepared: PreparedCall, approve: Approve) -> None:

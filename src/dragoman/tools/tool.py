@@ -69,6 +69,9 @@ class PreparedInvocation:
     risk: RiskClass | None = None
     # Why it is sensitive, as part of a sentence. Only a rule that is for sensitive actions allows it without a question.
     sensitive: str | None = None
+    # The change that the invocation would make to files, as a unified diff that shows all of it. Without it, no mode accepts
+    # the call as an edit.
+    change: str = ""
     # What rules are applied to, where that is not this call: an agent's action. Its confirmation shows why it is asked.
     action: Action | None = None
 

@@ -62,6 +62,7 @@ from dragoman.backends.agent.machine.types import (
     TurnStopped,
 )
 from dragoman.backends.agent.profile.observations import Observations
+from dragoman.backends.agent.profile.offer import RememberedOffer
 from dragoman.backends.agent.profile.settings import AgentSettings
 from dragoman.backends.agent.prompt.demands import Demand
 from dragoman.backends.agent.prompt.session_context import SessionContext
@@ -76,7 +77,7 @@ from dragoman.backends.agent.session.permission_requests import PermissionReques
 from dragoman.backends.agent.session.session import AgentSession
 from dragoman.backends.agent.toolserver import Endpoint, ToolServer
 from dragoman.backends.agent.toolserver.naming import offered_names
-from dragoman.clock import Clock
+from dragoman.clock import Clock, DeadlinePassed, within
 from dragoman.conversations.identify import Identified
 from dragoman.conversations.ids import CallName, IdSigner, MarkerName
 from dragoman.conversations.records import Records, RequestKey, Scope
@@ -87,6 +88,7 @@ from dragoman.journal.writer import Journals, JournalWriter
 from dragoman.lm import (
     CancellationError,
     CancellationToken,
+    JsonObject,
     LanguageModelError,
     Message,
     Part,
@@ -94,6 +96,7 @@ from dragoman.lm import (
     Sink,
     ToolDefinition,
     ToolResultPart,
+    UsagePart,
     until_cancelled,
 )
 from dragoman.lm.activity_text import Activities
@@ -125,6 +128,13 @@ _DETACHED = (
     "The agent still waits for a decision at {address}. This answer ends here. When a person has decided, "
     "send another message: the next answer begins with the rest of this one. (Conversation `{id}`)"
 )
+# The same for a reply that fails, because its request requires a form or a call. It leaves no answer in the history.
+_DETACHED_UNMET = (
+    "The agent still waits for a decision at {address}, and this answer ends here. When a person has decided, send the same "
+    'messages and one more, for example "Go on.": the answer to that has what the request requires. Before the decision, '
+    "another message ends the question. The same request again does not continue this one. To wait for the decision, use a "
+    "stream, or a stored response of /v1/responses. (Conversation `{id}`)"
+)
 _STOPPED = "Stopped at the console."
 _MIXED = "{name} mixed words of earlier turns into this answer."
 _DETACH_AGAIN_SECONDS = 1.0
@@ -148,6 +158,7 @@ class SharedContext:
     clock: Clock
     journals: Journals
     observations: Observations
+    offer: RememberedOffer
     # Called when a conversation has become idle, and when another process has continued it.
     on_idle: Callable[[], None]
     on_lost: Callable[[str], None]
@@ -201,6 +212,8 @@ class Conversation:
         self._prompt: tuple[Message, ...] = ()
         # How often the agent was restarted for the request under way.
         self._starts_over = 0
+        # The values of options that the latest request wishes.
+        self._wishes: JsonObject = {}
         # The function that sends the prompt, while the prompt waits until the agent has listed the tools.
         self._held: Callable[[], None] | None = None
         # Events of the agent that wait while the reply of the turn that has just ended is judged; None: none is judged.
@@ -429,21 +442,22 @@ class Conversation:
             else self._session_context.words
         )
         self._starts_over = 0
+        self._wishes = request.options.model_configuration
         self._offer(request.options.tools)
         self.permission_requests.session = consumer.session or self.id
         self.permission_requests.where = consumer.name
         self.permission_requests.program = consumer.program
         self.permission_requests.sees_paths = consumer.sees_paths
         self.permission_requests.response_id = consumer.response_id
+        self.permission_requests.is_live = consumer.is_live
         self._hold_seconds = consumer.hold_seconds
         self._is_over_http = consumer.name == "http"
         self._is_one_shot = request.options.model_options.get(ONE_SHOT_OPTION) is True
         journal = self.journal
         journal.store_content(stores=request.options.model_options.get(STORE_OPTION) is not False)
         if journal.record.last is None:
-            journal.start(
-                self._consumer_id, title_of(found), consumer.session if consumer.name == "terminal" else None
-            )
+            parent = consumer.session if consumer.name == "terminal" else None
+            journal.start(self._consumer_id, title_of(found), parent, consumer.program)
         number = journal.request(found, request_key, goes_on=found.kind in ("results", "results_and_prompt"))
         journal.settle_orphans(
             (call.call_id for call in self._state.pending),
@@ -661,7 +675,8 @@ class Conversation:
             if left <= 0:
                 address = self._shared.permissions.inbox.address
                 # The id tells two conversations apart that are equal so far.
-                text = notice_part(_DETACHED.format(address=address, id=self.id))
+                words = _DETACHED if reply.demand is None else _DETACHED_UNMET
+                text = notice_part(words.format(address=address, id=self.id))
                 self.dispatch(ReplyDetached(reply.number, (text,)))
             # It is ignored while the agent has not acknowledged what it was sent.
             await clock.sleep(max(left, _DETACH_AGAIN_SECONDS))
@@ -704,7 +719,12 @@ class Conversation:
         if self._reply is not None:
             # What was said so far is not the answer to this prompt.
             self._reply.show_held()
-        composed = self._session_context.prompt(prompt, images=session.takes_images, demand=self._demanded)
+        composed = self._session_context.prompt(
+            prompt,
+            images=session.takes_images,
+            demand=self._demanded,
+            commands=frozenset(each.name for each in session.options.commands),
+        )
         self._name_ignored(composed.left_out)
         for text in (*session.take_notices(), *composed.notices):
             # A prompt for another agent is composed again, and the user has seen its notices.
@@ -715,6 +735,37 @@ class Conversation:
             self._held = None
             session.prompt(composed.blocks)
 
+        if session.options.differs(self._wishes):
+            self._held = send
+            self.tasks.wait(self._send_when_set(session, send))
+        else:
+            self._send_when_fit(session, send)
+
+    async def _send_when_set(self, session: AgentSession, send: Callable[[], None]) -> None:
+        """Set the options that the request wishes, then send the prompt."""
+        setting = session.options.apply(session.agent.link, session.id, self._wishes)
+        try:
+            notices = await within(setting, self._settings.timing.grace, self._shared.clock)
+        except DeadlinePassed:
+            notices = (f"{escape(self._settings.name)} did not say in time whether it took your options.",)
+        except LanguageModelError as error:
+            # The agent is gone, and an `AgentExited` event is about to follow.
+            _log.info("%s", error.sentence)
+            return
+        if self._session is not session or session.agent.has_exited:
+            return
+        self._shared.offer.note(options=session.options.offered)
+        if self._held is not send:
+            return
+        try:
+            for text in notices:
+                self._notice(text)
+            self._send_when_fit(session, send)
+        except Exception as fault:
+            self._fail(fault)
+
+    def _send_when_fit(self, session: AgentSession, send: Callable[[], None]) -> None:
+        """Send the prompt, now or when the agent has listed changed tools."""
         if not session.awaits_listing or self._starts_over:
             # An agent that was restarted for this prompt is not restarted twice.
             send()
@@ -828,6 +879,13 @@ class Conversation:
         if session is not None and is_limit and pending.kind == "call" and waited >= _SHORTEST_LIMIT_SECONDS:
             session.learn(tool_limit_seconds=waited)
 
+    def on_offer(self, session: AgentSession) -> None:
+        self._shared.offer.note(options=session.options.offered, commands=session.options.commands)
+
+    def on_usage(self, usage: UsagePart) -> None:
+        if usage.context_size:
+            self._shared.offer.note(context_size=usage.context_size)
+
     def new_call_id(self) -> str:
         self._calls += 1
         call_id = self._shared.tokens.call_id(CallName(self.id, self._calls))
@@ -845,7 +903,13 @@ class Conversation:
         try:
             shared = self._shared
             session = await open_session(
-                self._settings, shared.server, plan, listener, shared.clock, shared.observations
+                self._settings,
+                shared.server,
+                plan,
+                listener,
+                shared.clock,
+                shared.observations,
+                shared.offer,
             )
         except Exception as error:
             if not isinstance(error, LanguageModelError):

@@ -33,6 +33,7 @@ from dragoman.journal.events import AnyEvent
 from dragoman.journal.fold import ConversationFold, ConversationState, history_change
 from dragoman.journal.writer import JournalWriter
 from dragoman.lm import (
+    ActivityNote,
     ActivityPart,
     DataPart,
     LanguageModelError,
@@ -42,6 +43,7 @@ from dragoman.lm import (
     ToolResultPart,
     UsagePart,
 )
+from dragoman.lm.parts import NoticePart
 from dragoman.lm.surrogates import mended
 
 __all__ = ["ConversationJournal", "title_of"]
@@ -61,16 +63,16 @@ class _Taken:
     characters: int = 0
     progress: dict[int, _Progress] = field(default_factory=dict)
 
-    def spoken(self, number: int, run: list[str], *, is_text: bool) -> Iterator[AnyEvent]:
-        text = "".join(run)
-        run.clear()
+    def spoken(self, number: int, run: list[TextPart | ThinkingPart]) -> Iterator[AnyEvent]:
+        """Parts of one kind as an event."""
+        text = "".join(part.value if isinstance(part, TextPart) else part.text for part in run)
         if not text:
             return
-        if is_text:
-            yield TextSaid(number, self.characters, len(text), text)
-            self.characters += len(text)
-        else:
+        if isinstance(run[0], ThinkingPart):
             yield ThinkingSaid(number, len(text), text)
+        else:
+            yield TextSaid(number, self.characters, len(text), text, isinstance(run[0], NoticePart))
+            self.characters += len(text)
 
 
 class ConversationJournal:
@@ -116,8 +118,8 @@ class ConversationJournal:
         self.happened(*events)
         self._put()
 
-    def start(self, consumer_id: str | None, title: str, parent: str | None) -> None:
-        """Begin the journal of a new conversation."""
+    def start(self, consumer_id: str | None, title: str, parent: str | None, program: str = "") -> None:
+        """Begin the journal of a new conversation. `program` is the one behind the front end."""
         scope = self._scope
         title = mended(title[:_TITLE_CHARACTERS])
         self.happened(
@@ -130,6 +132,7 @@ class ConversationJournal:
                 parent,
                 title,
                 scope.client,
+                program=mended(program),
             )
         )
 
@@ -245,20 +248,24 @@ class ConversationJournal:
                 taken.progress[place] = part
                 yield _progressed(number, part)
         begins, taken.parts = taken.parts, len(said)
-        run: list[str] = []
-        is_text = True
+        run: list[TextPart | ThinkingPart] = []
         for place in range(begins, len(said)):
             part = said[place]
-            if isinstance(part, TextPart | ThinkingPart):
-                if isinstance(part, TextPart) != is_text:
-                    yield from taken.spoken(number, run, is_text=is_text)
-                    is_text = not is_text
-                run.append(part.value if isinstance(part, TextPart) else part.text)
+            if isinstance(part, NoticePart | ActivityNote) and not part.is_recorded:
+                yield from taken.spoken(number, run)
+                run.clear()
+                taken.characters += len(part.value) if isinstance(part, NoticePart) else 0
+            elif isinstance(part, TextPart | ThinkingPart):
+                if run and type(part) is not type(run[0]):
+                    yield from taken.spoken(number, run)
+                    run.clear()
+                run.append(part)
             elif isinstance(part, _Progress):
-                yield from taken.spoken(number, run, is_text=is_text)
+                yield from taken.spoken(number, run)
+                run.clear()
                 taken.progress[place] = part
                 yield _progressed(number, part)
-        yield from taken.spoken(number, run, is_text=is_text)
+        yield from taken.spoken(number, run)
 
 
 def _progressed(number: int, part: _Progress) -> AnyEvent:

@@ -9,17 +9,22 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
+from collections.abc import Callable
 from contextlib import suppress
+
+from msgspec.structs import replace
 
 from dragoman.backends.agent.conversation import Conversation, SharedContext, TakenOver
 from dragoman.backends.agent.profile.observations import Observations
+from dragoman.backends.agent.profile.offer import RememberedOffer
 from dragoman.backends.agent.profile.settings import AgentSettings
 from dragoman.backends.agent.registry import ConversationRegistry, Placed
+from dragoman.backends.agent.session.looking import introduced, look_at
 from dragoman.backends.agent.side_requests import SideRequest
 from dragoman.backends.agent.toolserver import ToolServer
 from dragoman.clock import Clock, SystemClock
 from dragoman.conversations.identify import Identified, Knowledge
-from dragoman.conversations.ids import KEY_BYTES, IdSigner
+from dragoman.conversations.ids import KEY_BYTES, IdSigner, MarkerName
 from dragoman.conversations.records import Scope
 from dragoman.journal.writer import Journals
 from dragoman.lm import (
@@ -34,6 +39,7 @@ from dragoman.lm import (
     estimate_tokens,
     until_cancelled,
 )
+from dragoman.lm.offering import ModelOffer, schema_of
 from dragoman.lm.parts import CONVERSATION
 from dragoman.lm.request import SIDE_REQUEST_OPTION
 from dragoman.permissions.action import is_permission_tool
@@ -63,6 +69,7 @@ class AgentModel:
         permissions: PermissionServices | None = None,
         clock: Clock | None = None,
         observations: Observations | None = None,
+        offer: RememberedOffer | None = None,
     ) -> None:
         self._info = info
         self._settings = settings
@@ -72,6 +79,7 @@ class AgentModel:
         self._journals = journals or Journals()
         self._tokens = IdSigner(key or secrets.token_bytes(KEY_BYTES))
         self._observations = observations or Observations()
+        self.remembered = offer or RememberedOffer(info.id, settings.command)
         self.permissions = permissions or PermissionServices()
         self._registry = ConversationRegistry(
             info.id, settings.max_agents, self._journals, self._shared, settings.memory
@@ -86,7 +94,34 @@ class AgentModel:
 
     @property
     def info(self) -> ModelInfo:
-        return self._info
+        """With what its sessions have reported."""
+        offer = self.remembered.known
+        return replace(
+            self._info,
+            max_context_window_tokens=offer.context_size,
+            configuration_schema=schema_of(offer.options),
+        )
+
+    @property
+    def offer(self) -> ModelOffer:
+        return self.remembered.known
+
+    def watch_offer(self, on_change: Callable[[], None]) -> None:
+        self.remembered.on_change = on_change
+
+    async def look(self, folder: str | None = None) -> ModelOffer:
+        await look_at(self._settings, folder or str(self._settings.cwd), self._clock, self.remembered)
+        return self.offer
+
+    async def log_in(self, method: str) -> None:
+        settings = self._settings
+        async with introduced(settings, str(settings.cwd), self._clock, self.remembered) as agent:
+            await agent.link.authenticate(method)
+        # Some agents are logged in for one process only: the next one that requires a login is asked to log in, too.
+        settings.chosen_login.method = method
+
+    def marker(self, conversation: str, turn: int, response: int) -> DataPart:
+        return self._tokens.marker(self._info.id, MarkerName(conversation, turn, response))
 
     def count_tokens(self, text: str | Message) -> int:
         return estimate_tokens(text)
@@ -214,6 +249,7 @@ class AgentModel:
             self._clock,
             self._journals,
             self._observations,
+            self.remembered,
             registry.settle,
             registry.lose,
         )

@@ -28,7 +28,7 @@ from dragoman.lm import (
     ToolCallPart,
     UsagePart,
 )
-from dragoman.lm.foreign_items import FILE_ITEM, item_part
+from dragoman.lm.foreign_items import FILE_ITEM, file_in_event, item_part
 from dragoman.lm.gfm import escape
 from dragoman.lm.parts import ANNOTATION, IGNORED, ITEM_EVENT, LOGPROBS, REFUSAL
 from dragoman.lm.stops import Stopped
@@ -174,6 +174,8 @@ class ResponseReader:
             yield from self._announced(event)
         elif kind == "response.output_item.done":
             yield from self._finished(event.get("item"), event.get("output_index"))
+        elif kind == "response.file":
+            yield from self._file(event)
         elif kind == "response.output_text.annotation.added":
             yield from self._annotated(self._found(event), event.get("annotation"), _place_in(event))
         elif kind in ("response.completed", "response.incomplete"):
@@ -330,6 +332,14 @@ class ResponseReader:
             yield self._foreign(DataPart.json(event, ITEM_EVENT))
         else:
             _log.debug("passed over: %s", kind[:100])
+
+    def _file(self, event: JsonObject) -> Iterator[Part]:
+        """A file that is an event by itself. Open Responses does not have it; early descriptions of it do."""
+        file = file_in_event(event)
+        if file is None:
+            _log.debug("passed over: a file without a type or bytes")
+        else:
+            yield self._foreign(file)
 
     def _foreign(self, part: DataPart) -> DataPart:
         self._grow(len(part.data))

@@ -30,10 +30,11 @@ _MESSAGE_SHOWN = 500
 
 _QUOTA = frozenset({"insufficient_quota", "billing_hard_limit_reached", "quota_exceeded", "payment_required"})
 _BLOCKED = frozenset({"content_filter", "content_policy_violation", "cyber_policy_violation", "bio_policy"})
+_RATE_LIMITED = frozenset({"rate_limit_exceeded", "rate_limit_error", "too_many_requests", "slow_down"})
 _BUSY = frozenset(
-    {"rate_limit_exceeded", "rate_limit_error", "too_many_requests", "overloaded", "overloaded_error"}
-    | {
-        "slow_down",
+    {
+        "overloaded",
+        "overloaded_error",
         "server_is_overloaded",
         "server_error",
         "model_error",
@@ -118,7 +119,7 @@ def _complaint(error: JsonObject) -> EndpointComplaint:
 def failure(complaint: EndpointComplaint, name: str) -> LanguageModelError:
     """The error for a complaint, by its code and its words."""
     kind, hint = _by_code(complaint) or (_OUR_KINDS.get(complaint.code, "unavailable"), None)
-    if hint is None and kind == "unavailable":
+    if hint is None and kind in {"unavailable", "rate_limited"}:
         hint = "Try again in a moment."
     text = complaint.text or "it gives no reason"
     return LanguageModelError(kind, f"{name} failed: {text}", hint=hint, origin=complaint.origin())
@@ -134,6 +135,8 @@ def _by_code(complaint: EndpointComplaint) -> tuple[ErrorKind, str | None] | Non
         return "blocked", "The provider does not answer this. Say it in other words."
     if code in _KEY:
         return "no_permissions", None
+    if code in _RATE_LIMITED:
+        return "rate_limited", None
     if code in _BUSY:
         return "unavailable", None
     if code == "model_not_found":
@@ -155,7 +158,7 @@ _KINDS: dict[int, ErrorKind] = {
     408: "timeout",
     413: "bad_request",
     422: "bad_request",
-    429: "unavailable",
+    429: "rate_limited",
     451: "blocked",
 }
 _VAGUE = frozenset({400, 413, 422})
@@ -204,7 +207,7 @@ def _what_next(status: int, kind: ErrorKind, complaint: EndpointComplaint, addre
             return f"Check `model`: the endpoint does not know {address.model}."
         case "not_found":
             return f"Check `base_url`: is there an Open Responses endpoint at {address.url}?"
-        case "unavailable" | "timeout":
+        case "rate_limited" | "unavailable" | "timeout":
             return "Try again in a moment."
         case _ if status // 100 == 3:  # noqa: PLR2004 - the class of a status
             return f"Check `base_url`: {address.url} leads elsewhere, and a key is not carried there."

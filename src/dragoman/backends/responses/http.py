@@ -45,6 +45,8 @@ CONNECT_SECONDS = 15.0
 # A prompt with many pictures over a slow line.
 _WRITE_SECONDS = 120.0
 _LIST_SECONDS = 10.0
+# What servers answer to a path that they do not know.
+_NO_SUCH_PATH = frozenset({404, 405, 501})
 _OK = 200
 # Never tried again as they are; the status itself says what to change.
 _VAGUE = frozenset({400, 422})
@@ -128,6 +130,22 @@ class Upstream:
             raise troubled.error from troubled
         except msgspec.DecodeError as error:
             raise self._no_endpoint("something else than JSON") from error
+
+    async def compacted(self, body: JsonObject) -> tuple[JsonObject, ...]:
+        """The items that stand for a history. Raises `LanguageModelError`: `not_found` if the endpoint has no compaction."""
+        name = self._settings.name
+        try:
+            async with self._response("POST", "/responses/compact", encode(body)) as response:
+                value = _object(await self._read(response, _MAX_BODY_BYTES))
+        except EndpointFailure as troubled:
+            if troubled.trouble in _NO_SUCH_PATH:
+                raise LanguageModelError("not_found", f"{name} has no /responses/compact.") from troubled
+            raise troubled.error from troubled
+        output = value.get("output")
+        items = tuple(item for item in output if isinstance(item, dict)) if isinstance(output, list) else ()
+        if not items:
+            raise LanguageModelError("agent_failed", f"{name} has sent nothing for the history.")
+        return items
 
     async def close(self) -> None:
         client, self._client = self._client, None

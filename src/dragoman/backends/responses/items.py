@@ -191,8 +191,8 @@ class _History:
                 yield {"type": "input_image", "image_url": _data_url(part), "detail": "auto"}
             case DataPart(mime_type="application/pdf", name=name):
                 yield {"type": "input_file", "filename": name or "file.pdf", "file_data": _data_url(part)}
-            case DataPart(data=data) if part.is_textual:
-                yield {"type": "input_text", "text": data.decode("utf-8", "replace")}
+            case DataPart() if part.is_textual:
+                yield {"type": "input_text", "text": part.named_text}
             case DataPart(mime_type=mime_type, data=data):
                 self.left_out.append(mime_type)
                 text = f"[{mime_type}, {len(data):,} bytes: left out, because it cannot be sent]"

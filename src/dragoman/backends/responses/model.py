@@ -42,7 +42,7 @@ from dragoman.lm import (
 )
 from dragoman.lm.foreign_items import ignored_files
 from dragoman.lm.json import encode
-from dragoman.lm.parts import IGNORED
+from dragoman.lm.parts import IGNORED, ITEM
 from dragoman.lm.request import WORKSPACE_OPTION
 from dragoman.nearest import nearest
 
@@ -109,6 +109,12 @@ class EndpointModel:
         except EndpointFailure as troubled:
             return troubled.body
         return b""
+
+    async def compacted(self, messages: Sequence[Message]) -> tuple[Message, ...]:
+        """What the endpoint makes of a history: items that only it can read."""
+        body, _ = self._body(Request(tuple(messages)))
+        output = await self._upstream.compacted({"model": body["model"], "input": body["input"]})
+        return (Message("user", tuple(DataPart.json(item, ITEM) for item in output)),)
 
     async def learn(self) -> None:
         """Complete `info` with what the endpoint lists, once. One that lists nothing is taken as it is configured."""

@@ -32,6 +32,7 @@ _BY_METAVAR: dict[str, Value] = {
     "DIR": "folder",
     "MODEL": "models",
     "TARGET": "models",
+    "AGENT": "agents",
     "LEVEL": Choices(LEVELS),
 }
 # What an ID is one of, by the command that takes it.

@@ -13,7 +13,7 @@ from dragoman.acp.messages import Location, ToolActivity
 from dragoman.demo.agent.tools import ConsumerTool, Toolbox
 from dragoman.demo.agent.updates import DiffUpdate
 from dragoman.lm import ToolCallPart
-from dragoman.tools.builtin.command import approval_key
+from dragoman.tools.builtin.approval_words import command_key
 from dragoman.tools.builtin.files import MAX_FILE_BYTES, text_or_none
 from dragoman.tools.builtin.workspace import Workspace, WorkspaceError, WorkspacePath
 from dragoman.tools.schema import SchemaProblem, complete
@@ -46,7 +46,7 @@ def describe(call: ToolCallPart, toolbox: Toolbox) -> DemoAction:
                 status="pending",
                 raw_input={"command": command, "cwd": str(workspace[0])},
             )
-            return DemoAction(activity, approval_key(workspace[0], command))
+            return DemoAction(activity, command_key(workspace[0], command))
         case ToolCallPart(name="write_file", input={"path": str(path), "content": str(content)}):
             return _writing(call, path, content, workspace)
         case _:

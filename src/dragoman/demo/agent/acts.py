@@ -305,7 +305,8 @@ def account(request: Request) -> ScriptedReply:
     accounts = [_account_of(made, outcomes[made.call_id]) for made in calls if made.call_id in outcomes]
     unasked = next((text for result in outcomes.values() if (text := _refused_unasked(result))), None)
     if unasked is not None:
-        refused, said = "This was refused", f" {escape(unasked)}"
+        # The result of the call has all of it.
+        refused, said = "This was refused", f" {escape(unasked.partition('. ')[0].removesuffix('.'))}."
     else:
         refused, said = "You refused", f" You said: *{escape(scene.reason)}*" if scene.reason else ""
     if len(accounts) == 1:

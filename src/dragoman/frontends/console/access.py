@@ -194,7 +194,8 @@ def _other_host() -> ConsoleError:
         "forbidden_host",
         "The console is not served at this address. Without TLS only this machine can use it: open it at "
         "localhost there. For other devices, put a proxy with TLS before it and set `url` in [console] of the "
-        'configuration to its address, for example url = "https://console.example.org".',
+        'configuration to its address, for example url = "https://console.example.org". Or use an SSH tunnel: '
+        "ssh -N -L PORT:127.0.0.1:PORT YOU@THIS-MACHINE",
     )
 
 

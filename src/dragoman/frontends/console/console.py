@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import count
 from urllib.parse import urlsplit
 
 from dragoman.config import ClientKey, ConsoleConfig
@@ -38,7 +39,10 @@ _log = logging.getLogger(__name__)
 # Longer names are cut: they stand in a list, and beside each decision.
 _NAME_LENGTH = 60
 _NAMELESS = "a browser"
-_OPEN_IT = "No person has the console open. Open {address} in a paired browser, and try again."
+_OPEN_IT = "{who} has the console open. Open {address} in a paired browser, and try again."
+_ANY_PERSON = "No person"
+# With keys, a browser may be paired for the conversations of one key.
+_SUCH_PERSON = "No person who may decide about this conversation"
 _NEEDS_TLS = (
     "No browser can use the console here: this address is not of this machine and has no TLS. Set `url` in "
     "[console] of the server's configuration."
@@ -62,6 +66,7 @@ class Console:
         """
         self.config = config
         self.keys = keys
+        self.local_address = local_address
         # For people, with a slash at its end.
         self.address = local_address if config.url is None else config.url.rstrip("/") + "/"
         # Whether a browser can use the console there: the address is of this machine, or has TLS.
@@ -89,7 +94,8 @@ class Console:
             if config.webhook is None or webhook_secret is None
             else Webhook(config.webhook, webhook_secret, self.address, has_content=config.webhook_content)
         )
-        advice = _OPEN_IT.format(address=self.address) if self.has_usable_address else _NEEDS_TLS
+        who = _SUCH_PERSON if keys else _ANY_PERSON
+        advice = _OPEN_IT.format(who=who, address=self.address) if self.has_usable_address else _NEEDS_TLS
         address = self.address if self.has_usable_address else ""
         self._inbox.connect(self, address, advice, question_seconds=config.decide_minutes * 60)
         models.journals.on_append = self._appends.note
@@ -134,10 +140,17 @@ class Console:
         pairing = self.codes.take(code)
         # Characters without a mark of their own are left out: a name is shown in many places.
         shown = "".join(each for each in name if each.isprintable())[:_NAME_LENGTH].strip() or _NAMELESS
+        shown = self._unused(shown)
         new = self.sessions.new(shown, pairing.role, pairing.scope)
         _log.info("paired: %s (%s)", shown, pairing.role)
         self.on_paired(new.session)
         return new
+
+    def _unused(self, name: str) -> str:
+        """The name with a number, if a session has it already: it stands beside each decision."""
+        used = {session.name for session in self.sessions.all()}
+        names = (f"{name[: _NAME_LENGTH - 4]} {number}" for number in count(2))
+        return name if name not in used else next(each for each in names if each not in used)
 
     def revoke_all(self) -> int:
         """End every session and every code. Returns how many sessions there were."""

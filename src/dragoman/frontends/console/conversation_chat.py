@@ -42,6 +42,7 @@ from dragoman.lm import (
     ToolCallPart,
     ToolResultPart,
 )
+from dragoman.lm.gfm import plain
 from dragoman.permissions.action import is_permission_tool
 from dragoman.permissions.layout import from_both_ends
 from dragoman.visible import visible, visible_line
@@ -140,6 +141,9 @@ class ChatFold:
     # What events add.
 
     def _say(self, stored: JournalEntry, event: TextSaid | ThinkingSaid) -> None:
+        if isinstance(event, TextSaid) and event.is_notice:
+            self._note(stored, plain(event.text) or _NOT_STORED)
+            return
         role = "agent" if isinstance(event, TextSaid) else "thinking"
         text = event.text or f"{_NOT_STORED} "
         if self._speaking is not None:

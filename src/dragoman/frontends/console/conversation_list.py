@@ -187,13 +187,14 @@ class Conversations:
     def _json(self, known: _Known, questions: int) -> JsonObject:
         info, live = known.info, known.live
         front_end = front_end_of(info) if info is not None else known.connection.partition(":")[0]
-        program = "" if live is None else in_short(live.program, _LONGEST_NAME)
+        # The program that began it, so that the name stays when the agent is parked.
+        program = (info.program if info is not None else "") or (live.program if live is not None else "")
         now = self._now()
         return {
             "id": known.id,
             "model": info.model if info is not None else live.model if live else "",
             "title": "" if info is None else visible_line(info.title)[:_LONGEST_TITLE],
-            "client": program or visible_line(front_end) or None,
+            "client": in_short(program, _LONGEST_NAME) or visible_line(front_end) or None,
             "key": self._key_names.get(known.connection),
             "folder": visible_line(info.workspace if info is not None else live.folder if live else "")
             or None,

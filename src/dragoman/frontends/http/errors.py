@@ -24,6 +24,7 @@ _BY_KIND: dict[ErrorKind, tuple[int, ErrorType]] = {
     "no_permissions": (403, "model_error"),
     "auth_required": (403, "model_error"),
     "blocked": (403, "model_error"),
+    "rate_limited": (429, "too_many_requests"),
     "unavailable": (503, "server_error"),
     "timeout": (504, "server_error"),
     "agent_failed": (500, "model_error"),
@@ -45,7 +46,9 @@ _SHOWN = 128
 _TRANSIENT = frozenset({429, 502, 503, 504, 529})
 _FIRST_ERROR = 400
 # Not those about our own access to an endpoint.
-_OF_THE_REQUEST: frozenset[ErrorKind] = frozenset({"bad_request", "unavailable", "timeout", "agent_failed"})
+_OF_THE_REQUEST: frozenset[ErrorKind] = frozenset(
+    {"bad_request", "rate_limited", "unavailable", "timeout", "agent_failed"}
+)
 
 
 class ApiError(Exception):

@@ -177,7 +177,11 @@ class RequestPreparation:
                 hold_seconds=_hold_seconds(
                     create, client, console, goes_on_alone=is_stored and not takes_options
                 ),
-                response_id=response_id if is_stored else None,
+                # A stream that is cut ends its turn, unless the response runs in the background.
+                response_id=response_id
+                if is_stored and (create.is_background or not create.is_streamed)
+                else None,
+                is_live=create.is_streamed,
                 client=client.client,
             ),
         )

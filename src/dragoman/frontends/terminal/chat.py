@@ -1,29 +1,54 @@
-"""A chat in the terminal: prompts, answers, and Ctrl-C."""
+"""A chat in the terminal: prompts, answers, Ctrl-C and Escape."""
 
 from __future__ import annotations
 
 import asyncio
 import signal
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, nullcontext
+from dataclasses import dataclass
 from typing import Protocol
 
+from rich.console import RenderableType
+from rich.style import Style
+
 from dragoman.clock import Clock
-from dragoman.frontends.terminal.commands import Commands, Leave, Resume
+from dragoman.frontends.terminal.attachments import Attachments
+from dragoman.frontends.terminal.commands import (
+    AgentCommand,
+    Commands,
+    Compact,
+    EditPrompt,
+    Leave,
+    Resume,
+)
+from dragoman.frontends.terminal.compacting import how_else
 from dragoman.frontends.terminal.host import DONE, FAILED, INTERRUPTED, TerminalHost
 from dragoman.frontends.terminal.interrupts import Interrupts
 from dragoman.frontends.terminal.keys import quiet
+from dragoman.frontends.terminal.layout import note
 from dragoman.frontends.terminal.prompt import PromptInterrupted
 from dragoman.frontends.terminal.screen import Screen
 from dragoman.frontends.terminal.session import ChatSession
+from dragoman.frontends.terminal.suspension import Suspension
 from dragoman.frontends.terminal.transcript import Transcript
-from dragoman.lm import CancellationSource
+from dragoman.lm import (
+    CancellationError,
+    CancellationSource,
+    DataPart,
+    LanguageModelError,
+    until_cancelled,
+)
 from dragoman.loop.events import EndReason
+from dragoman.visible import visible_line
 
-__all__ = ["Chat", "Prompts", "Turns", "live"]
+__all__ = ["Chat", "Interaction", "Prompts", "Turns", "live"]
 
 # How often the live lines are drawn: fast enough for a spinner and for text to flow, slow enough to cost nothing.
 _FRAME_SECONDS = 0.08
+_DIM = Style(dim=True)
+_NOTICE = Style(color="yellow")
+_ERROR = Style(color="red")
 
 
 class Prompts(Protocol):
@@ -37,19 +62,23 @@ class Prompts(Protocol):
 class Turns:
     """Runs prompts, one at a time, under Ctrl-C: once cancels the answer, twice leaves."""
 
-    def __init__(self, session: ChatSession, interrupts: Interrupts) -> None:
+    def __init__(
+        self, session: ChatSession, interrupts: Interrupts, suspension: Suspension | None = None
+    ) -> None:
+        """Without `suspension`, Ctrl-Z does what it does to every program."""
         self._session = session
         self._interrupts = interrupts
+        self._suspension = suspension
         self._source: CancellationSource | None = None
         self._leave: Callable[[], object] = lambda: None
         self._is_leaving = False
 
-    async def run(self, prompt: str, host: TerminalHost) -> EndReason:
+    async def run(self, prompt: str, host: TerminalHost, *attached: DataPart) -> EndReason:
         self._interrupts.forget()
         source = self._source = CancellationSource()
         host.on_cut = self.end
         try:
-            return await self._session.answer(prompt, host, source.token)
+            return await self._session.answer(prompt, host, source.token, *attached)
         finally:
             self._source = None
 
@@ -61,10 +90,33 @@ class Turns:
         except PromptInterrupted:
             return FAILED if host.is_cut else INTERRUPTED
 
+    async def compact(self) -> RenderableType:
+        """Let the model make its context shorter. Returns what to print."""
+        self._interrupts.forget()
+        source = self._source = CancellationSource()
+        try:
+            await until_cancelled(self._session.compact(), source.token)
+        except CancellationError:
+            return note("⊘", "Cancelled. The context is as it was.", _NOTICE)
+        except LanguageModelError as problem:
+            name = self._session.model.info.name
+            said = how_else(name) if problem.kind == "not_found" else problem.sentence
+            return note("✗", visible_line(said), _ERROR)
+        finally:
+            self._source = None
+        return note("●", "The context is shorter now. The chat still has everything that was said.")
+
     def interrupt(self) -> None:
+        if self._interrupts.is_paused:
+            return
         if self._interrupts.press() or self._source is None:
             self.end()
         else:
+            self.stop()
+
+    def stop(self) -> None:
+        """Cancel the answer, if there is one."""
+        if self._source is not None:
             self._source.cancel()
 
     def end(self) -> None:
@@ -74,7 +126,7 @@ class Turns:
 
     @contextmanager
     def obeying_signals(self) -> Iterator[None]:
-        """Handle SIGINT, SIGTERM and SIGHUP in this block. Leaving the chat ends only what runs in it."""
+        """Handle SIGINT, SIGTERM, SIGHUP and SIGTSTP in this block. Leaving the chat ends only what runs in it."""
         loop = asyncio.get_running_loop()
         task = asyncio.current_task()
         if task is None:
@@ -84,7 +136,8 @@ class Turns:
         loop.add_signal_handler(signal.SIGTERM, self.end)
         loop.add_signal_handler(signal.SIGHUP, self.end)
         try:
-            yield
+            with nullcontext() if self._suspension is None else self._suspension.on_signal():
+                yield
         except asyncio.CancelledError:
             if not self._is_leaving:
                 raise
@@ -102,6 +155,29 @@ class Resuming(Protocol):
     async def __call__(self, wanted: str | None) -> None: ...
 
 
+class Watching(Protocol):
+    """Calls `on_escape` when the user presses Escape in the block."""
+
+    def __call__(self, on_escape: Callable[[], None]) -> AbstractContextManager[None]: ...
+
+
+def _no_keys(on_escape: Callable[[], None]) -> AbstractContextManager[None]:
+    del on_escape
+    return nullcontext()
+
+
+@dataclass(frozen=True, slots=True)
+class Interaction:
+    """What only a chat with a person at a terminal has."""
+
+    resume: Resuming | None = None
+    watching: Watching = _no_keys
+    # What goes along with a prompt.
+    attach: Callable[[str], Attachments] = lambda _prompt: Attachments()
+    # Begins the next prompt in an editor.
+    edit: Callable[[str], None] = lambda _text: None
+
+
 class Chat:
     def __init__(
         self,
@@ -112,7 +188,7 @@ class Chat:
         turns: Turns,
         host: TerminalHost,
         clock: Clock,
-        resume: Resuming | None = None,
+        interaction: Interaction | None = None,
     ) -> None:
         self._screen = screen
         self._transcript = transcript
@@ -121,7 +197,7 @@ class Chat:
         self._turns = turns
         self._host = host
         self._clock = clock
-        self._resume = resume
+        self._with_person = interaction or Interaction()
 
     async def talk(self) -> int:
         """Run a chat until the user leaves. Returns the exit code."""
@@ -147,13 +223,25 @@ class Chat:
         try:
             self._screen.print(self._commands.run(line))
         except Resume as wanted:
-            if self._resume is not None:
-                await self._resume(wanted.wanted)
+            if self._with_person.resume is not None:
+                await self._with_person.resume(wanted.wanted)
+        except EditPrompt as draft:
+            self._with_person.edit(draft.text)
+        except AgentCommand as sent:
+            await self._answer(sent.prompt)
+        except Compact:
+            self._screen.print(await self._turns.compact())
 
     async def _answer(self, prompt: str) -> None:
+        attached = self._with_person.attach(prompt)
+        for words in attached.sent:
+            self._screen.print(note("+", visible_line(words), _DIM))
+        for words in attached.not_sent:
+            self._screen.print(note("○", visible_line(words), _NOTICE))
         self._transcript.begin()
         async with live(self._transcript, self._screen, self._clock):
-            await self._turns.run(prompt, self._host)
+            with self._with_person.watching(self._turns.stop):
+                await self._turns.run(prompt, self._host, *attached.parts)
 
 
 @asynccontextmanager

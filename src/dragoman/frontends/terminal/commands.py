@@ -1,12 +1,14 @@
 """The commands of the chat: `/model`, `/tools` and the others.
 
-Each is a function from the session and the words after its name to what is shown. None of them waits for anything.
+Each is a function from the session and the words after its name to what is shown. None of them waits for anything: what has
+to wait is raised, and the chat does it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TypeAlias
 
 from rich.console import RenderableType
@@ -15,26 +17,44 @@ from rich.table import Table
 from rich.text import Text
 
 from dragoman.config import ConfigError
+from dragoman.frontends.terminal.command_names import ALIASES, meant
+from dragoman.frontends.terminal.compacting import compact_command, how_else
+from dragoman.frontends.terminal.exporting import (
+    CannotExport,
+    as_markdown,
+    clipboard_sequence,
+    last_answer,
+    write_export,
+)
 from dragoman.frontends.terminal.layout import column, note, place
 from dragoman.frontends.terminal.prompt import Suggestion
 from dragoman.frontends.terminal.rule_views import explained_command, rule_list
 from dragoman.frontends.terminal.session import ChatSession
 from dragoman.frontends.terminal.steps import usage_in_words
-from dragoman.lm import LanguageModelError, UsagePart
+from dragoman.lm import LanguageModelError
 from dragoman.nearest import nearest
 from dragoman.permissions.approvals import Approval
-from dragoman.permissions.keys import covered
 from dragoman.store import StoreError
+from dragoman.tools.builtin.approval_words import approval_in_words
 from dragoman.tools.registry import RegistryError, ToolInfo
 from dragoman.visible import visible_line
 
-__all__ = ["Commands", "Leave", "Resume"]
+__all__ = ["AgentCommand", "Commands", "Compact", "EditPrompt", "Leave", "Resume"]
 
 _DIM = Style(dim=True)
 _BOLD = Style(bold=True)
 _ERROR = Style(color="red")
 _ON = ("●", Style(color="green"))
 _OFF = ("○", _DIM)
+_TITLE_CHARACTERS = 80
+_SAVE = "--save"
+_OVERWRITE = "--overwrite"
+_MODE = Style(color="yellow")
+_ACCEPTING = (
+    "Edits in this folder are made without a question, and shown. You are still asked about commands, deletions, "
+    "sensitive files and all that a rule asks about. /accept-edits off, or Shift-Tab, ends it; so does /new."
+)
+_LONGEST_NUMBER = 3
 
 
 class Leave(Exception):
@@ -47,6 +67,26 @@ class Resume(Exception):
     def __init__(self, wanted: str | None) -> None:
         super().__init__(wanted)
         self.wanted = wanted
+
+
+class EditPrompt(Exception):
+    """The user writes the next prompt in an editor, beginning with this text."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self.text = text
+
+
+class AgentCommand(Exception):
+    """The command is one of the agent's: this prompt runs it."""
+
+    def __init__(self, prompt: str) -> None:
+        super().__init__(prompt)
+        self.prompt = prompt
+
+
+class Compact(Exception):
+    """The model is to make its context shorter."""
 
 
 class _Misuse(Exception):
@@ -68,23 +108,44 @@ class _Command:
 
 
 class Commands:
-    """`toggle_thinking` says whether thinking is shown in full from now on."""
+    """`toggle_thinking` says whether thinking is shown in full from now on; `folded` has what was shown in part.
 
-    def __init__(self, session: ChatSession, *, toggle_thinking: Callable[[], bool]) -> None:
+    `control` sends a sequence to the terminal.
+    """
+
+    def __init__(
+        self,
+        session: ChatSession,
+        *,
+        toggle_thinking: Callable[[], bool],
+        control: Callable[[str], None] = lambda _sequence: None,
+        folded: Callable[[int], RenderableType | None] = lambda _which: None,
+    ) -> None:
         self._session = session
+        self._control = control
         self._toggle_thinking = toggle_thinking
+        self._folded = folded
         self._all = {
             "model": _Command(
-                "[NAME]", "list the models, or go on with another", self._model, self._complete_model
+                "[NAME] [--save]", "list the models, or go on with another", self._model, self._complete_model
             ),
             "tools": _Command(
-                "[on|off NAME]", "list the tools, or choose among them", self._tools, self._complete_tools
+                "[on|off NAME [--save]]",
+                "list the tools, or choose among them",
+                self._tools,
+                self._complete_tools,
             ),
             "approvals": _Command(
                 "[revoke ID|reset]",
                 "what needs no question any more",
                 self._approvals,
                 self._complete_approvals,
+            ),
+            "accept-edits": _Command(
+                "[on|off]",
+                "make edits in this folder without a question, or ask again",
+                self._accept_edits,
+                lambda words: () if words else [("on", "make edits here"), ("off", "ask about each")],
             ),
             "policy": _Command(
                 "[explain COMMAND]",
@@ -94,7 +155,14 @@ class Commands:
                 takes_text=True,
             ),
             "thinking": _Command("", "show thinking in full, or folded", self._thinking),
+            "last": _Command("[N]", "all of an output or a change that was shown in part", self._last),
             "usage": _Command("", "how full the context is, and what it took", self._usage),
+            "compact": _Command("[HINT]", "make a long context shorter", self._compact, takes_text=True),
+            "edit": _Command("[TEXT]", "write the prompt in your editor", self._edit, takes_text=True),
+            "export": _Command(
+                "[FILE]", "write the conversation to a Markdown file", self._export, takes_text=True
+            ),
+            "copy": _Command("", "copy the last answer", self._copy),
             "new": _Command("", "start a new conversation", self._new),
             "resume": _Command("[ID]", "go on with an earlier chat of this folder", self._resume),
             "help": _Command("", "this list", self._help),
@@ -104,14 +172,16 @@ class Commands:
     def run(self, line: str) -> RenderableType:
         """Run a line that begins with `/`, and return what to print."""
         name, rest = (*line[1:].split(maxsplit=1), "", "")[:2]
-        command = self._all.get(name)
+        command = self._all.get(meant(name))
+        if command is None and name in {each.name for each in self._session.agent_commands}:
+            raise AgentCommand(line)
         if command is None:
-            meant = nearest(name, self._all)
-            hint = f" Did you mean /{meant}?" if meant else ""
+            near = nearest(name, [*self._all, *ALIASES])
+            hint = f" Did you mean /{meant(near)}?" if near else ""
             return note("✗", f"There is no /{visible_line(name)}.{hint} /help lists them.", _ERROR)
         try:
             return command.run(rest.split(maxsplit=1) if command.takes_text else rest.split())
-        except (_Misuse, RegistryError, ConfigError, LanguageModelError, StoreError) as problem:
+        except (_Misuse, CannotExport, RegistryError, ConfigError, LanguageModelError, StoreError) as problem:
             return note("✗", visible_line(_sentence(problem)), _ERROR)
 
     def suggest(self, before: str) -> Iterable[Suggestion]:
@@ -119,10 +189,18 @@ class Commands:
         words = before.split(" ")
         if before.startswith("/"):
             if len(words) == 1:
-                return [
-                    (f"/{name}", it.about) for name, it in self._all.items() if f"/{name}".startswith(before)
+                # A name from another tool is completed if it is typed, but it is not in the list.
+                other = [(f"/{name}", f"the same as /{command}") for name, command in ALIASES.items()]
+                own = [(f"/{name}", it.about) for name, it in self._all.items()]
+                own += [
+                    (f"/{each.name}", visible_line(each.description))
+                    for each in self._session.agent_commands
+                    if meant(each.name) not in self._all
                 ]
-            command = self._all.get(words[0][1:])
+                return [each for each in own if each[0].startswith(before)] or [
+                    each for each in other if each[0].startswith(before)
+                ]
+            command = self._all.get(meant(words[0][1:]))
             found = command.complete(words[1:-1]) if command else ()
             return [(text, about) for text, about in found if text.startswith(words[-1])]
         if words[-1].startswith("#"):
@@ -140,14 +218,28 @@ class Commands:
             case []:
                 rows = [(_on(name == self._session.model_name), Text(name)) for name in self._session.models]
                 return _table(rows)
-            case [name]:
+            case [name] if name != _SAVE:
                 self._session.use(name)
-                return note("●", f"Going on with {visible_line(self._session.model.info.name)}.")
+                return note("●", self._going_on())
+            case [name, option] if option == _SAVE:
+                self._session.use(name)
+                return note("●", f"{self._going_on()} {_saved(self._session.save_model())}")
+            case [option] if option == _SAVE:
+                return note("●", _saved(self._session.save_model()))
             case _:
-                raise _Misuse("Name one model: /model NAME")
+                raise _Misuse("Name one model: /model NAME, or /model NAME --save for later chats, too.")
+
+    def _going_on(self) -> str:
+        return f"Going on with {visible_line(self._session.model.info.name)}."
 
     def _complete_model(self, words: list[str]) -> Iterable[Suggestion]:
-        return [(name, "") for name in self._session.models] if not words else ()
+        match words:
+            case []:
+                return [(name, "") for name in self._session.models]
+            case [_]:
+                return [(_SAVE, "also for later chats")]
+            case _:
+                return ()
 
     # --- /tools ------------------------------------------------------------------------------------------------------
 
@@ -162,18 +254,25 @@ class Commands:
                         Text(info.name, _BOLD),
                         Text(f"#{info.reference_name}" if info.reference_name else "", _DIM),
                         Text("" if info.read_only else "asks first", _DIM),
+                        Text(visible_line(info.user_description or ""), _DIM),
                     )
                     for info in self._choosable()
                 ]
                 return _table(rows) if rows else note("○", "There are no tools here.")
-            case ["on", name]:
+            case ["on", name, *options] if options in ([], [_SAVE]):
                 registry.select(name)
-                return note("●", f"{visible_line(name)} is offered.")
-            case ["off", name]:
+                saved = f" {_saved(self._session.save_tool(name, is_on=True))}" if options else ""
+                return note("●", f"{visible_line(name)} is offered.{saved}")
+            case ["off", name, *options] if options in ([], [_SAVE]):
                 registry.deselect(name)
-                return note("○", f"{visible_line(name)} is not offered any more, unless a prompt names it.")
+                saved = f" {_saved(self._session.save_tool(name, is_on=False))}" if options else ""
+                return note(
+                    "○", f"{visible_line(name)} is not offered any more, unless a prompt names it.{saved}"
+                )
             case _:
-                raise _Misuse("Type /tools, /tools on NAME or /tools off NAME.")
+                raise _Misuse(
+                    "Type /tools, /tools on NAME or /tools off NAME; with --save for later chats, too."
+                )
 
     def _choosable(self) -> list[ToolInfo]:
         """The tools that the user may select and deselect: all but those that carry an agent's permission requests."""
@@ -186,7 +285,9 @@ class Commands:
             case []:
                 return [("on", "offer a tool"), ("off", "offer a tool no longer")]
             case ["on" | "off"]:
-                return [(info.name, info.display_name) for info in self._choosable()]
+                return [(info.name, info.user_description or info.display_name) for info in self._choosable()]
+            case ["on" | "off", _]:
+                return [(_SAVE, "also for later chats")]
             case _:
                 return ()
 
@@ -196,20 +297,10 @@ class Commands:
         approvals = self._session.approvals
         match words:
             case []:
-                rows = [
-                    (
-                        Text(approval.id, _BOLD),
-                        Text(visible_line(approval.tool)),
-                        Text(self._reach(approval)),
-                        Text(visible_line(covered(approval.key)), _DIM),
-                    )
-                    for approval in approvals.list()
-                ]
-                return (
-                    _table(rows)
-                    if rows
-                    else note("○", "Nothing is approved: every tool that changes something asks.")
-                )
+                granted = approvals.list()
+                if not granted:
+                    return note("○", "Nothing is approved: every tool that changes something asks.")
+                return _table((Text(each.id, _BOLD), self._approval(each)) for each in granted)
             case ["revoke", id_]:
                 if not approvals.revoke(id_):
                     raise _Misuse(f'There is no approval "{visible_line(id_)}". /approvals lists them.')
@@ -220,12 +311,19 @@ class Commands:
             case _:
                 raise _Misuse("Type /approvals, /approvals revoke ID or /approvals reset.")
 
+    def _approval(self, approval: Approval) -> Text:
+        """An approval as its question said it; below, for whom it is, where, and since when."""
+        words = approval_in_words(approval)
+        since = approval.granted_at.astimezone().strftime("%Y-%m-%d %H:%M")
+        text = Text(visible_line(words.what), overflow="fold")
+        return text.append(f"\n{visible_line(words.agent)} · {self._reach(approval)} · {since}", _DIM)
+
     def _reach(self, approval: Approval) -> str:
         """The scope of an approval: the list also has those for other folders."""
         here = [str(folder.resolve()) for folder in self._session.workspace[:1]]
         match approval.level:
             case "always":
-                return "everywhere"
+                return "always"
             case "workspace" if approval.workspace not in here:
                 return f"in {visible_line(place(approval.workspace or ''))}"
             case level:
@@ -236,7 +334,10 @@ class Commands:
             case []:
                 return [("revoke", "take one back"), ("reset", "take all back")]
             case ["revoke"]:
-                return [(approval.id, approval.tool) for approval in self._session.approvals.list()]
+                return [
+                    (each.id, visible_line(approval_in_words(each).what))
+                    for each in self._session.approvals.list()
+                ]
             case _:
                 return ()
 
@@ -257,12 +358,70 @@ class Commands:
         _no_words(words, "/thinking")
         return note("✻", "Thinking is shown in full." if self._toggle_thinking() else "Thinking is folded.")
 
+    def _accept_edits(self, words: list[str]) -> RenderableType:
+        match words:
+            case []:
+                pass
+            case ["on" | "off" as wanted]:
+                self._session.accept_edits(on=wanted == "on")
+            case _:
+                raise _Misuse("Type /accept-edits on or /accept-edits off.")
+        if not self._session.accepts_edits:
+            return note("○", "You are asked about every edit. /accept-edits on, or Shift-Tab, changes that.")
+        return note("●", _ACCEPTING, _MODE)
+
+    def _last(self, words: list[str]) -> RenderableType:
+        match words:
+            case []:
+                which = 1
+            case [number] if number.isascii() and number.isdigit() and len(number) <= _LONGEST_NUMBER:
+                which = int(number)
+            case _:
+                raise _Misuse("Type /last, or /last 2 for the one before.")
+        shown = self._folded(which)
+        return shown if shown is not None else note("○", "Nothing was shown in part so far.")
+
     def _usage(self, words: list[str]) -> RenderableType:
         _no_words(words, "/usage")
-        said = (part for message in reversed(self._session.messages) for part in message.content)
-        usage = next((part for part in said if isinstance(part, UsagePart)), None)
+        usage = self._session.usage
         known = usage_in_words(usage) if usage is not None else ""
         return note("●", f"{known[:1].upper()}{known[1:]}." if known else "The model has not said.")
+
+    def _compact(self, words: list[str]) -> RenderableType:
+        if not self._session.messages:
+            raise _Misuse("Nothing has been said yet.")
+        if not self._session.is_agent:
+            raise Compact
+        command = compact_command(each.name for each in self._session.agent_commands)
+        if command is None:
+            raise _Misuse(how_else(self._session.model.info.name))
+        raise AgentCommand(" ".join([f"/{command}", *words]))
+
+    def _edit(self, words: list[str]) -> RenderableType:
+        raise EditPrompt(" ".join(words))
+
+    def _export(self, words: list[str]) -> RenderableType:
+        session = self._session
+        if not session.messages:
+            raise _Misuse("Nothing has been said yet.")
+        overwrite = words[:1] == [_OVERWRITE]
+        wanted = " ".join(words[1:] if overwrite else words).strip() or None
+        if overwrite and wanted is None:
+            raise _Misuse("Name the file to replace: /export --overwrite FILE")
+        title = next((each.text for each in session.messages if each.role == "user"), "").strip()
+        text = as_markdown(session.messages, " ".join(title.split())[:_TITLE_CHARACTERS])
+        folder = session.workspace[0] if session.workspace else Path.cwd()
+        file = write_export(text, wanted, folder, session.id, overwrite=overwrite)
+        return note("●", f"Written to {visible_line(place(file))}")
+
+    def _copy(self, words: list[str]) -> RenderableType:
+        _no_words(words, "/copy")
+        answer = last_answer(self._session.messages)
+        if not answer:
+            raise _Misuse("There is no answer to copy yet.")
+        self._control(clipboard_sequence(answer))
+        said = f"Sent {len(answer):,} characters to the clipboard, if your terminal takes them (OSC 52)."
+        return note("●", said)
 
     def _new(self, words: list[str]) -> RenderableType:
         _no_words(words, "/new")
@@ -290,10 +449,17 @@ class Commands:
         ]
         keys = [
             (Text("Enter", _BOLD), Text(), Text("send; Alt-Enter begins a new line", _DIM)),
-            (Text("Ctrl-C", _BOLD), Text(), Text("stop the answer; twice: leave", _DIM)),
+            (Text("Esc", _BOLD), Text(), Text("stop the answer; Ctrl-C twice, or Ctrl-D: leave", _DIM)),
+            (Text("Shift-Tab", _BOLD), Text(), Text("accept edits in this folder, or ask again", _DIM)),
+            (Text("Ctrl-G", _BOLD), Text(), Text("write the prompt in your editor", _DIM)),
+            (Text("@path", _BOLD), Text(), Text("send a file or a picture along; Tab completes", _DIM)),
             (Text("#name", _BOLD), Text(), Text("offer a tool by name; Tab completes", _DIM)),
         ]
         return _table(rows + keys)
+
+
+def _saved(file: Path) -> str:
+    return f"Saved for later chats in {visible_line(place(file))}"
 
 
 def _no_words(words: list[str], command: str) -> None:

@@ -18,7 +18,7 @@ from rich.text import Text
 
 from dragoman.clock import Clock
 from dragoman.frontends.rule_offers import RuleOffer
-from dragoman.frontends.terminal.keys import END, ESCAPE, INTERRUPT, SHOW, KeySource
+from dragoman.frontends.terminal.keys import END, ESCAPE, INTERRUPT, SHOW, SWITCH_MODE, KeySource
 from dragoman.frontends.terminal.layout import column, note, place, stacked
 from dragoman.frontends.terminal.prompt import PromptInterrupted
 from dragoman.frontends.terminal.question_pages import PAUSE_SECONDS, Details, key_row, more_lines
@@ -31,7 +31,9 @@ from dragoman.visible import visible_line
 
 __all__ = ["Asker", "Choice", "choose"]
 
-Choice: TypeAlias = Decision | Literal["reason", "more", "command", "rule", "back", "interrupt", "gone"]
+Choice: TypeAlias = (
+    Decision | Literal["reason", "more", "command", "rule", "accept-edits", "back", "interrupt", "gone"]
+)
 
 _KEYS: dict[ApprovalLevel, str] = {"once": "y", "session": "s", "workspace": "w", "always": "a"}
 
@@ -43,12 +45,20 @@ _ALLOWED: dict[ApprovalLevel, str] = {
     "always": "allowed from now on",
 }
 
+_ACCEPTED = "edits in this folder are accepted from now on (Shift-Tab at the prompt ends that)"
+
 _QUESTION = Style(color="yellow", bold=True)
 _DIM = Style(dim=True)
-_HINT = Style(color="yellow")
+_HINT = Style(bold=True)
 
 
-def choose(key: str, levels: tuple[ApprovalLevel, ...], *, can_make_rule: bool = False) -> Choice | None:
+def choose(
+    key: str,
+    levels: tuple[ApprovalLevel, ...],
+    *,
+    can_make_rule: bool = False,
+    can_accept_edits: bool = False,
+) -> Choice | None:
     """The decision that a key stands for, if these levels are offered."""
     for level in levels:
         if key == _KEYS[level]:
@@ -60,6 +70,8 @@ def choose(key: str, levels: tuple[ApprovalLevel, ...], *, can_make_rule: bool =
             return "more"
         case "r" if can_make_rule:
             return "rule"
+        case _ if key == SWITCH_MODE and can_accept_edits:
+            return "accept-edits"
         case "/":
             return "command"
         case _ if key == INTERRUPT:
@@ -85,8 +97,9 @@ class Asker:
         read_reason: Callable[[], Awaitable[str | None]],
         interrupt: Callable[[], None],
         rules: RuleMaker | None = None,
+        accept_edits: Callable[[], None] | None = None,
     ) -> None:
-        """Without `rules`, no rule can be made of an answer."""
+        """Without `rules`, no rule can be made of an answer. Without `accept_edits`, the chat has no such mode."""
         self._screen = screen
         self._transcript = transcript
         self._keys = keys
@@ -94,12 +107,18 @@ class Asker:
         self._read_reason = read_reason
         self._interrupt = interrupt
         self._rules = rules
+        self._accept_edits = accept_edits
 
     async def confirm(self, question: ToolQuestion, token: CancellationToken) -> Decision:
         # The caller cancels us when the token is cancelled.
         del token
         offers = self._rules.offers(question) if self._rules is not None else ()
-        asked = _Asked(question, Details(question.confirmation.message, self._screen), offers)
+        asked = _Asked(
+            question,
+            Details(question.confirmation.message, self._screen),
+            offers,
+            can_accept_edits=self._accept_edits is not None and question.is_plain_edit,
+        )
         self._transcript.say(note("?", visible_line(question.confirmation.title), _QUESTION), "question")
         asked.details.print_page(self._transcript)
         try:
@@ -107,7 +126,9 @@ class Asker:
         finally:
             self._transcript.ask(None)
         if isinstance(decision, Approve):
-            self._transcript.say(note("→", _allowed(decision, question), Style(color="green")), "question")
+            accepted = f"; {_ACCEPTED}" if asked.accepts_edits else ""
+            allowed = f"{_allowed(decision, question)}{accepted}"
+            self._transcript.say(note("→", allowed, Style(color="green")), "question")
         return decision
 
     async def _decide(self, asked: _Asked) -> Decision:
@@ -123,6 +144,8 @@ class Asker:
                 hint = ""
                 if choice == "rule" and now >= quiet_from:
                     choice = await self._make_rule(asked)
+                if choice == "accept-edits" and now >= quiet_from:
+                    choice = self._begin_accepting(asked)
                 match choice:
                     case Deny() | Approve(new_rule=str()):
                         return choice
@@ -155,6 +178,14 @@ class Asker:
         if self._screen.is_live:
             self._screen.print()
         return Deny(await self._reason())
+
+    def _begin_accepting(self, asked: _Asked) -> Choice:
+        """Allow this edit, and switch on the mode that accepts those that follow."""
+        if self._accept_edits is None:
+            raise AssertionError("the key is offered only where there is such a mode")
+        self._accept_edits()
+        asked.accepts_edits = True
+        return Approve()
 
     async def _make_rule(self, asked: _Asked) -> Choice:
         if self._rules is None:
@@ -199,15 +230,25 @@ class _Asked:
     question: ToolQuestion
     details: Details
     offers: tuple[RuleOffer, ...]
+    can_accept_edits: bool = False
+    # Whether the answer has switched on the mode that accepts edits.
+    accepts_edits: bool = False
 
     def choice(self, key: str) -> Choice | None:
-        return choose(key, self.question.levels, can_make_rule=bool(self.offers))
+        return choose(
+            key,
+            self.question.levels,
+            can_make_rule=bool(self.offers),
+            can_accept_edits=self.can_accept_edits,
+        )
 
     def keys(self, hint: str = "") -> RenderableType:
         levels = self.question.levels
         choices = [(_KEYS[level], str(level)) for level in levels]
         if self.offers:
             choices.append(("r", "make a rule"))
+        if self.can_accept_edits:
+            choices.append(("Shift-Tab", "accept edits here"))
         choices += [("n", "deny, with a reason"), ("Esc", "deny")]
         if self.question.confirmation.whole:
             choices.append((SHOW, "all of it"))

@@ -5,20 +5,23 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from prompt_toolkit.output import create_output
-from rich.console import Console, RenderableType
+from rich.console import RenderableType
 from rich.rule import Rule
 from rich.style import Style
 from rich.text import Text
 
 from dragoman.clock import Clock, SystemClock
 from dragoman.config import Config, ConfigError
-from dragoman.frontends.terminal.chat import Chat, Turns, live
+from dragoman.frontends.terminal.attachments import Attachments, ModelTakes, attachments
+from dragoman.frontends.terminal.chat import Chat, Interaction, Turns, live
 from dragoman.frontends.terminal.choosing import choose_chat
+from dragoman.frontends.terminal.command_names import is_leaving
 from dragoman.frontends.terminal.commands import Commands
 from dragoman.frontends.terminal.confirm import Asker
 from dragoman.frontends.terminal.host import NoConfirmer, TerminalHost
@@ -31,8 +34,9 @@ from dragoman.frontends.terminal.plain import PlainTranscript
 from dragoman.frontends.terminal.prompt import PromptInterrupted, PromptLine
 from dragoman.frontends.terminal.replay import replay
 from dragoman.frontends.terminal.rule_making import RuleMaker
-from dragoman.frontends.terminal.screen import Screen
+from dragoman.frontends.terminal.screen import Screen, TerminalConsole
 from dragoman.frontends.terminal.session import ChatSession
+from dragoman.frontends.terminal.status import StatusPart, status_parts
 from dragoman.frontends.terminal.stored_chats import (
     LAST_TIME,
     CannotResume,
@@ -40,7 +44,9 @@ from dragoman.frontends.terminal.stored_chats import (
     chats_in,
     chosen_by_id,
 )
+from dragoman.frontends.terminal.suspension import Suspension
 from dragoman.frontends.terminal.transcript import Transcript
+from dragoman.frontends.terminal.workspace_files import WorkspaceFiles
 from dragoman.interruptible import run_interruptible
 from dragoman.journal.store import JournalInfo
 from dragoman.lm import LanguageModelError
@@ -130,22 +136,48 @@ async def interactive(
     said: StoredChat | None = None,
 ) -> int:
     """A chat with the user at the terminal. It begins with what was said before."""
-    screen = Screen(Console(file=sys.stdout))
+    screen = Screen(TerminalConsole(file=sys.stdout))
     transcript = _transcript(session, screen, clock)
-    commands = Commands(session, toggle_thinking=transcript.toggle_thinking)
+    commands = Commands(
+        session,
+        toggle_thinking=transcript.toggle_thinking,
+        folded=transcript.folded.whole,
+        control=screen.control,
+    )
     interrupts = Interrupts(clock)
-    turns = Turns(session, interrupts)
+    suspension = Suspension(screen)
+    keys = TerminalKeys(suspend=suspension.suspend)
+    turns = Turns(session, interrupts, suspension)
     line = PromptLine(
-        screen, interrupts, state_dir=state_dir, suggest=commands.suggest, toolbar=lambda: _toolbar(session)
+        screen,
+        interrupts,
+        state_dir=state_dir,
+        suggest=commands.suggest,
+        files=WorkspaceFiles(session.workspace[0]).matching if session.workspace else None,
+        is_recalled=lambda prompt: not is_leaving(prompt),
+        suspension=suspension,
+        toolbar=partial(_toolbar, session),
+        switch_mode=lambda: session.accept_edits(on=not session.accepts_edits),
     )
     # Where nothing is kept, no rule is either.
     rules = session.rule_maker if state_dir is not None else None
-    asker = _asker(screen, transcript, clock, line, turns, rules)
+    accept_edits = partial(session.accept_edits, on=True)
+    asker = _asker(screen, transcript, keys, clock, line, turns, rules, accept_edits)
 
     async def resume(wanted: str | None) -> None:
-        await _resume(session, wanted, screen, transcript)
+        await _resume(session, wanted, screen, transcript, keys)
 
-    chat = Chat(screen, transcript, commands, line, turns, TerminalHost(transcript, asker), clock, resume)
+    host = TerminalHost(transcript, asker)
+    chat = Chat(
+        screen,
+        transcript,
+        commands,
+        line,
+        turns,
+        host,
+        clock,
+        Interaction(resume, keys.watching, lambda prompt: _attached(session, prompt), line.edit_next),
+    )
     with screen.instead_of_stderr():
         screen.print(greeting)
         if said is not None:
@@ -162,10 +194,21 @@ async def interactive(
         return code
 
 
-async def _resume(session: ChatSession, wanted: str | None, screen: Screen, transcript: Transcript) -> None:
+def _attached(session: ChatSession, prompt: str) -> Attachments:
+    if not session.workspace:
+        return Attachments()
+    info = session.model.info
+    takes = ModelTakes(info.name, session.is_agent, info.capabilities.image_input)
+    places = session.permissions.places(tuple(map(str, session.workspace)))
+    return attachments(prompt, places, session.workspace[0], takes)
+
+
+async def _resume(
+    session: ChatSession, wanted: str | None, screen: Screen, transcript: Transcript, keys: TerminalKeys
+) -> None:
     """`/resume`: go on with a stored chat, and show what was said in it."""
     try:
-        chosen = await _chosen(session, wanted, screen)
+        chosen = await _chosen(session, wanted, screen, keys)
         if chosen is None:
             return
         said = await session.resume(chosen.id)
@@ -179,7 +222,9 @@ async def _resume(session: ChatSession, wanted: str | None, screen: Screen, tran
     replay(session.id, said, screen, transcript)
 
 
-async def _chosen(session: ChatSession, wanted: str | None, screen: Screen) -> JournalInfo | None:
+async def _chosen(
+    session: ChatSession, wanted: str | None, screen: Screen, keys: TerminalKeys
+) -> JournalInfo | None:
     chats = await session.chats()
     if wanted is not None:
         return chosen_by_id(session.workspace, chats, wanted)
@@ -187,7 +232,7 @@ async def _chosen(session: ChatSession, wanted: str | None, screen: Screen) -> J
     if not others:
         raise CannotResume("There is no other chat of this folder to go on with.")
     try:
-        return await choose_chat(await session.kept(others), screen, TerminalKeys())
+        return await choose_chat(await session.kept(others), screen, keys)
     except PromptInterrupted:
         return None
 
@@ -196,14 +241,16 @@ async def _once(session: ChatSession, prompt: str, clock: Clock) -> int:
     """One prompt: laid out where output is a terminal, else the bare text, with all else on standard error."""
     is_laid_out = sys.stdout.isatty()
     file = sys.stdout if is_laid_out else sys.stderr
-    screen = Screen(Console(file=file))
+    screen = Screen(TerminalConsole(file=file))
     transcript = _transcript(session, screen, clock, alone=True)
     interrupts = Interrupts(clock)
-    turns = Turns(session, interrupts)
+    suspension = Suspension(screen)
+    turns = Turns(session, interrupts, suspension)
     confirmer: Confirmer = NoConfirmer()
     if sys.stdin.isatty() and file.isatty():
-        line = PromptLine(screen, interrupts, output=create_output(stdout=file))
-        confirmer = _asker(screen, transcript, clock, line, turns)
+        line = PromptLine(screen, interrupts, suspension=suspension, output=create_output(stdout=file))
+        keys = TerminalKeys(suspend=suspension.suspend)
+        confirmer = _asker(screen, transcript, keys, clock, line, turns)
     host = TerminalHost(transcript if is_laid_out else PlainTranscript(sys.stdout, transcript), confirmer)
     with screen.instead_of_stderr(), quiet():
         async with live(transcript, screen, clock):
@@ -219,7 +266,7 @@ def _transcript(session: ChatSession, screen: Screen, clock: Clock, *, alone: bo
     return Transcript(
         screen,
         clock,
-        model=lambda: session.model.info.name,
+        model=partial(_waited_for, session),
         pictures=protocol_of(os.environ),
         alone=alone,
     )
@@ -228,25 +275,39 @@ def _transcript(session: ChatSession, screen: Screen, clock: Clock, *, alone: bo
 def _asker(
     screen: Screen,
     transcript: Transcript,
+    keys: TerminalKeys,
     clock: Clock,
     line: PromptLine,
     turns: Turns,
     rules: RuleMaker | None = None,
+    accept_edits: Callable[[], None] | None = None,
 ) -> Asker:
     return Asker(
         screen,
         transcript,
-        TerminalKeys(),
+        keys,
         clock,
         read_reason=line.read_reason,
         interrupt=turns.interrupt,
         rules=rules,
+        accept_edits=accept_edits,
     )
 
 
-def _toolbar(session: ChatSession) -> tuple[str, str]:
+def _toolbar(session: ChatSession, width: int) -> Sequence[StatusPart]:
     shown = ", ".join(map(place, session.workspace)) or "no workspace"
-    return visible_line(session.model.info.name), f"{visible_line(shown)} · /help"
+    return status_parts(
+        width,
+        model=visible_line(session.model.info.name),
+        folder=visible_line(shown),
+        usage=session.usage,
+        accepts_edits=session.accepts_edits,
+    )
+
+
+def _waited_for(session: ChatSession) -> str:
+    mode = " · accepting edits" if session.accepts_edits else ""
+    return f"{session.model.info.name}{mode}"
 
 
 def _greeting(session: ChatSession) -> RenderableType:
@@ -254,7 +315,7 @@ def _greeting(session: ChatSession) -> RenderableType:
         ("dragoman", Style(bold=True)), (f" · {visible_line(session.model.info.name)}\n", Style(color="cyan"))
     )
     return line.append(
-        "Enter sends, Alt-Enter begins a new line, Ctrl-C stops, /help shows more.\n", Style(dim=True)
+        "Enter sends, Alt-Enter begins a new line, Esc stops, /help shows more.\n", Style(dim=True)
     )
 
 

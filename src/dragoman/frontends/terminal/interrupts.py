@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from dragoman.clock import Clock
 
 __all__ = ["Interrupts"]
@@ -14,9 +17,19 @@ class Interrupts:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._last: float | None = None
+        # Another program has the terminal: a press is for it.
+        self.is_paused = False
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        self.is_paused = True
+        try:
+            yield
+        finally:
+            self.is_paused = False
 
     def forget(self) -> None:
-        """Forget an earlier press: something new has begun."""
+        """Forget an earlier press: an answer has begun, or the user has typed something."""
         self._last = None
 
     def press(self) -> bool:

@@ -89,8 +89,13 @@ def marked(
 
 
 def note(mark: str, text: str, style: Style = _PLAIN) -> RenderableType:
-    """A remark of ours, which may take several lines."""
-    return Hanging(f"{mark} ", _MARGIN, Text(text, style, overflow="fold"), style)
+    """A remark of ours, which may take several lines. Yellow is for the mark only: on white, words in it cannot be read."""
+    words = _without_colour(style) if style.color is not None and style.color.name == "yellow" else style
+    return Hanging(f"{mark} ", _MARGIN, Text(text, words, overflow="fold"), style)
+
+
+def _without_colour(style: Style) -> Style:
+    return Style(bold=style.bold, dim=style.dim)
 
 
 def stacked(renderables: Iterable[RenderableType], *, loose: bool = True) -> RenderableType:

@@ -8,13 +8,16 @@ visible again here, because an entity such as `&#x202e;` becomes a character onl
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from markdown_it.tree import SyntaxTreeNode
 from rich import box
-from rich.console import Group, RenderableType
+from rich.cells import cell_len
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.rule import Rule
+from rich.segment import Segment
 from rich.style import Style
-from rich.syntax import Syntax
+from rich.syntax import ANSI_LIGHT, ANSISyntaxTheme, Syntax
 from rich.table import Table
 from rich.text import Text
 
@@ -25,8 +28,15 @@ from dragoman.visible import visible, visible_exactly
 
 __all__ = ["render"]
 
-# The terminal's own sixteen colours, so that code is readable on whatever background a person has chosen.
-_CODE_THEME = "ansi_dark"
+# The terminal's own colours, so that code is readable on whatever background a person has chosen. Not the bright ones and
+# not yellow, which cannot be read on white; not blue, which cannot be read on black.
+_READABLE = {
+    "blue": "magenta",
+    "bright_blue": "magenta",
+    "bright_red": "red",
+    "yellow": "green",
+    "white": "default",
+}
 _PLAIN = Style()
 _INLINE = {
     "em": Style(italic=True),
@@ -37,12 +47,22 @@ _INLINE = {
 _HEADINGS = {"h1": Style(bold=True, underline=True), "h2": Style(bold=True)}
 _LESSER_HEADING = Style(bold=True, italic=True)
 _LINK = Style(underline=True)
-_ADDRESS = Style(color="blue", dim=True)
+_ADDRESS = Style(dim=True)
 _BULLET = Style(color="cyan")
 _QUOTE = Style(dim=True)
 _BULLETS = "•◦▪"
 # Quotes and lists inside each other use up the line. What they contain keeps so many columns.
 _LEAST = 10
+# Before the rows of a line of code after its first.
+_GOES_ON = "↪ "
+
+
+def _readable(style: Style) -> Style:
+    name = "" if style.color is None else style.color.name
+    return style + Style(color=_READABLE[name]) if name in _READABLE else style
+
+
+_CODE_THEME = ANSISyntaxTheme({token: _readable(style) for token, style in ANSI_LIGHT.items()})
 
 
 def render(block: MarkdownBlock) -> RenderableType:
@@ -124,14 +144,28 @@ def _code(lines: Sequence[str], language: str, *, last: int) -> RenderableType:
     syntax = Syntax("", language or "text", theme=_CODE_THEME, background_color="default")
     text = syntax.highlight("\n".join(lines) + "\n")
     shown = text.split("\n", allow_blank=True)[len(lines) - last : len(lines)]
-    return column(Group(*(_whole(line) for line in shown)))
+    return column(Group(*map(_CodeLine, shown)))
 
 
-def _whole(line: Text) -> Text:
-    """A line of code that is folded where it does not fit: none of it may be out of sight."""
-    line.overflow = "fold"
-    line.no_wrap = False
-    return line
+@dataclass(frozen=True, slots=True)
+class _CodeLine:
+    """A line of code, all of it. Where it does not fit it goes on below, behind a mark: it cannot pass for a line."""
+
+    line: Text
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        line = self.line
+        line.overflow, line.no_wrap = "fold", False
+        is_narrow = options.max_width < _LEAST
+        if is_narrow or cell_len(line.plain.expandtabs(console.tab_size)) <= options.max_width:
+            yield line
+            return
+        width = options.max_width - cell_len(_GOES_ON)
+        for index, row in enumerate(console.render_lines(line, options.update(width=width), pad=False)):
+            if index:
+                yield Segment(_GOES_ON, _QUOTE)
+            yield from row
+            yield Segment.line()
 
 
 def _inline(node: SyntaxTreeNode, style: Style = _PLAIN) -> Text:

@@ -31,7 +31,7 @@ __all__ = ["ChatRules", "RuleMaker", "RuleMaking"]
 Made: TypeAlias = Approve | Literal["back", "interrupt", "gone"]
 
 _KEY = Style(color="cyan", bold=True)
-_HINT = Style(color="yellow")
+_HINT = Style(bold=True)
 _FAILURE = Style(color="red")
 # An offer is picked with one digit.
 _MOST_OFFERED = 9

@@ -9,20 +9,21 @@ from __future__ import annotations
 
 import io
 import os
+import shutil
 import sys
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stderr
 from typing import TypeAlias
 
-from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+from rich.console import Console, ConsoleDimensions, ConsoleOptions, RenderableType, RenderResult
 from rich.segment import Segment
 from rich.style import Style
 from rich.text import Text
 
 from dragoman.visible import visible
 
-__all__ = ["Rows", "Screen", "ScreenRow"]
+__all__ = ["Rows", "Screen", "ScreenRow", "TerminalConsole"]
 
 _ERASE_BELOW = "\x1b[J"
 _HIDE_CURSOR = "\x1b[?25l"
@@ -32,6 +33,20 @@ _SHOW_CURSOR = "\x1b[?25h"
 _MOST_HELD = 1_000
 
 ScreenRow: TypeAlias = list[Segment]
+
+
+class TerminalConsole(Console):
+    """A console that knows the width of its terminal, whatever that can do. The library's takes a dumb one to have 80."""
+
+    @property
+    def size(self) -> ConsoleDimensions:
+        if not (self.is_dumb_terminal and self.is_terminal):
+            return super().size
+        return ConsoleDimensions(*shutil.get_terminal_size())
+
+    @size.setter
+    def size(self, new_size: tuple[int, int]) -> None:
+        self.width, self.height = new_size
 
 
 class Screen:
@@ -60,6 +75,11 @@ class Screen:
         if self.is_live and not self._lent:
             self._write(f"{self._erasure()}{sequence}\n{self._drawing()}")
 
+    def control(self, sequence: str) -> None:
+        """Send a control sequence that draws nothing."""
+        if self.is_live:
+            self._write(sequence)
+
     def show(self, renderable: RenderableType | None) -> None:
         """Make this the live lines; None for none."""
         self._shown = renderable
@@ -69,6 +89,10 @@ class Screen:
     @contextmanager
     def lend(self) -> Iterator[None]:
         """Leave the terminal to another program or prompt. What is printed meanwhile appears afterwards."""
+        if self._lent:
+            # The one that has it lends it on.
+            yield
+            return
         if self.is_live:
             self._write(self._erasure())
         self._lent = True

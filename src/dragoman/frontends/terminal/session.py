@@ -14,10 +14,13 @@ from threading import Thread
 from types import TracebackType
 from typing import Self
 
+from msgspec.structs import replace
+
 from dragoman.clock import Clock
-from dragoman.config import AcpModel, Config, quoted
+from dragoman.config import AcpModel, Config, ConfigError, Problem, quoted
 from dragoman.conversations.ids import new_conversation_id
 from dragoman.frontends.rule_offers import RuleOffers
+from dragoman.frontends.terminal.compacting import CompactedHistory, CompactedModel
 from dragoman.frontends.terminal.recording import ChatRecorder, RecordingHooks
 from dragoman.frontends.terminal.rule_making import ChatRules
 from dragoman.frontends.terminal.stored_chats import (
@@ -29,7 +32,19 @@ from dragoman.frontends.terminal.stored_chats import (
     release_chat,
 )
 from dragoman.journal.store import JournalInfo
-from dragoman.lm import CancellationToken, Consumer, LanguageModel, Message, ToolCallPart, user
+from dragoman.lm import (
+    CancellationToken,
+    Consumer,
+    DataPart,
+    LanguageModel,
+    LanguageModelError,
+    Message,
+    ToolCallPart,
+    UsagePart,
+    user,
+)
+from dragoman.lm.model import Compacting
+from dragoman.lm.offering import ModelCommand
 from dragoman.logs import Redaction
 from dragoman.loop.events import CallDecided, EndReason
 from dragoman.loop.history import close
@@ -58,7 +73,7 @@ _log = logging.getLogger(__name__)
 # All that serves an agent: some tenths of a second, the first time.
 _NEEDED_BY_AGENTS = "dragoman.backends.agent.model"
 # Who decides about an agent's action before the terminal gets a question.
-_WITHOUT_A_QUESTION: frozenset[By] = frozenset({"rule", "approval", "setting", "unasked", "limit"})
+_WITHOUT_A_QUESTION: frozenset[By] = frozenset({"rule", "approval", "setting", "mode", "unasked", "limit"})
 
 
 def context_keys(
@@ -78,13 +93,13 @@ def context_keys(
     return keys | ({"workspaceFolder": str(workspace[0])} if workspace else {})
 
 
-def _unknown(names: Iterable[str], known: Collection[str]) -> Iterator[str]:
+def _unknown(names: Iterable[str], known: Collection[str], where: str) -> Iterator[str]:
     """A warning for each unknown tool name: a typo would go unnoticed until the intended tool runs without a question."""
     for name in names:
         if name not in known and not _is_sometimes_available(name):
             near = nearest(name, known)
             meant = f" Did you mean {quoted(near)}?" if near else ""
-            yield f"{quoted(name)} under eligible in [tools] is no tool.{meant}"
+            yield f"{quoted(name)} under {where} is no tool.{meant}"
 
 
 def _is_sometimes_available(name: str) -> bool:
@@ -98,6 +113,7 @@ def _report_unasked(hooks: Hooks, decision: Recorded) -> None:
     """Report what was decided about an action of an agent without a question. The loop reports the answers to questions."""
     if decision.by not in _WITHOUT_A_QUESTION or decision.allowed is None:
         return
+    from dragoman.permissions.edit_mode import change_of  # noqa: PLC0415 - agents only
     from dragoman.permissions.question import in_one_line  # noqa: PLC0415 - agents only
 
     action = decision.action
@@ -109,6 +125,7 @@ def _report_unasked(hooks: Hooks, decision: Recorded) -> None:
             decision.by,
             decision.why,
             action=action,
+            change=change_of(action) if decision.by == "mode" else "",
         )
     )
 
@@ -167,7 +184,14 @@ class ChatSession:
         known = [*(tool.declaration.name for tool in own), *(declaration.name for declaration in declared)]
         # What the person should know before they rely on it.
         incomplete = self.approvals.drop_incomplete()
-        self.warnings = (*_unknown(config.tools.eligible, known), *([incomplete] if incomplete else []))
+        self.warnings = (
+            *_unknown(config.tools.eligible, known, "eligible in [tools]"),
+            *_unknown(config.chat.tools_off, known, "tools_off in [chat]"),
+            *([incomplete] if incomplete else []),
+        )
+        for name in config.chat.tools_off:
+            if name in known:
+                self.registry.deselect(name)
 
     def __enter__(self) -> Self:
         return self
@@ -191,6 +215,21 @@ class ChatSession:
         """What decides about actions: rules, approvals and settings."""
         return self._models.permissions
 
+    @property
+    def accepts_edits(self) -> bool:
+        """Whether this chat accepts edits in its folder without a question."""
+        return self.permissions.edit_mode.is_on(self._id)
+
+    def accept_edits(self, *, on: bool) -> None:
+        """Switch the mode that accepts edits, for this chat only."""
+        self.permissions.edit_mode.switch(self._id, on=on)
+
+    @property
+    def usage(self) -> UsagePart | None:
+        """What the model has reported last of its usage; None if it has not since it was chosen."""
+        said = (part for message in reversed(self.messages[self._chosen_at :]) for part in message.content)
+        return next((part for part in said if isinstance(part, UsagePart)), None)
+
     def adopt(self, config: Config) -> None:
         """Go on with a changed configuration. Its rules count from the next action on."""
         self._config = config
@@ -199,11 +238,40 @@ class ChatSession:
     def use(self, model: str) -> None:
         """Go on with another model, which gets the whole history."""
         self._use(model)
+        self._chosen_at = len(self.messages)
         self._recorder.model(model)
+
+    def save_model(self) -> Path:
+        """Begin later chats with this model, too. Returns the file that says so. Raises `ConfigError`."""
+        found = self._config.found
+        if found is not None and self.model_name in found.models:
+            where = f"{quoted(self.model_name)} is a model of {found.source.path}, so only chats in this folder have it."
+            raise ConfigError([Problem(str(self._own_file), f"{where} Nothing was saved.")])
+        return self._save(model=self.model_name)
+
+    def save_tool(self, name: str, *, is_on: bool) -> Path:
+        """Begin later chats with or without a tool, too. Returns the file that says so. Raises `ConfigError`."""
+        others = tuple(each for each in self._config.chat.tools_off if each != name)
+        return self._save(tools_off=others if is_on else (*others, name))
+
+    @property
+    def _own_file(self) -> Path:
+        """The user's own configuration, never one that was only found."""
+        return self._models.rules_file.absolute()
+
+    def _save(self, **values: str | tuple[str, ...]) -> Path:
+        from dragoman.config.editing import set_chat_value  # noqa: PLC0415 - when a person saves something
+
+        for key, value in values.items():
+            set_chat_value(self._own_file, key, value)
+        self._config = replace(self._config, chat=replace(self._config.chat, **values))
+        return self._own_file
 
     def _use(self, model: str) -> None:
         self.model = self._build(self._config, model) if self._build else self._models.get(model)
         self.model_name = model
+        # Only the model that made it can read it.
+        self._compacted: CompactedHistory | None = None
         is_agent = isinstance(self._config.models.get(model), AcpModel)
         self._offer_permission_tools(wanted=is_agent and self._build is None)
 
@@ -281,16 +349,42 @@ class ChatSession:
         self.messages = close(chat.messages)
         self._recorder.messages(self.messages)
         if chosen != chat.model:
+            self._chosen_at = len(self.messages)
             self._recorder.model(chosen)
         await self._recorder.flush()
         return stored
 
-    async def answer(self, prompt: str, hooks: Hooks, token: CancellationToken) -> EndReason:
-        """Send the prompt to the model, handle its calls, and record the messages."""
+    @property
+    def agent_commands(self) -> tuple[ModelCommand, ...]:
+        """The commands that the agent has listed. A prompt that begins with one runs it."""
+        if self._build is not None or not self.is_agent:
+            return ()
+        offering = self._models.offering(self.model_name)
+        return () if offering is None else offering.offer.commands
+
+    async def compact(self) -> None:
+        """Let the model make what was said so far shorter for itself. Raises `LanguageModelError`."""
+        if not isinstance(self.model, Compacting):
+            raise LanguageModelError("not_found", f"{self.model.info.name} has no compaction.")
+        count = len(self.messages)
+        older = self._compacted
+        sent = self.messages if older is None else (*older.messages, *self.messages[older.count :])
+        self._compacted = CompactedHistory(count, await self.model.compacted(sent))
+
+    @property
+    def is_agent(self) -> bool:
+        """Whether the model is an agent, which reads files itself."""
+        return "agent" in self.model.info.tags
+
+    async def answer(
+        self, prompt: str, hooks: Hooks, token: CancellationToken, *attached: DataPart
+    ) -> EndReason:
+        """Send the prompt to the model with what goes along, handle its calls, and record the messages."""
         await self._recorder.begin(prompt, self.model_name, self.workspace)
         settings = self._config.loop
+        compacted = self._compacted
         loop = ToolLoop(
-            self.model,
+            self.model if compacted is None else CompactedModel(self.model, compacted),
             self._runtime,
             hooks=RecordingHooks(hooks, self._recorder),
             settings=LoopSettings(
@@ -303,7 +397,7 @@ class ChatSession:
             clock=self._clock,
             agent=self.model_name,
         )
-        run = begin((*self.messages, user(prompt)))
+        run = begin((*self.messages, user(prompt, *attached)))
         self._recorder.messages(run.messages)
         self.permissions.record.watcher = partial(_report_unasked, hooks)
         try:
@@ -316,6 +410,7 @@ class ChatSession:
 
     def _leave(self) -> None:
         self.approvals.end_session(self._id)
+        self.accept_edits(on=False)
         self._recorder.leave()
         self._left = self._recorder
 
@@ -324,6 +419,9 @@ class ChatSession:
         settings = self._config.tools
         self._id = id_
         self.messages = ()
+        self._compacted = None
+        # How many messages there were when the model was chosen.
+        self._chosen_at = 0
         self._recorder = ChatRecorder(self._models.journals, id_, recorded=recorded, sequence=sequence)
         self._runtime = ToolRuntime(
             self.registry,
@@ -335,6 +433,7 @@ class ChatSession:
             virtual_threshold=settings.virtual_threshold,
             rules=self.permissions.rules,
             own=self.permissions.own,
+            edit_mode=self.permissions.edit_mode,
         )
 
     def _opened(self, state_dir: Path) -> Database | None:

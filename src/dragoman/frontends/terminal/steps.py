@@ -15,7 +15,7 @@ from dragoman.frontends.terminal.tool_call_line import spinner
 from dragoman.lm import ActivityPart, PlanEntry, PlanPart, UsagePart
 from dragoman.visible import visible_line
 
-__all__ = ["PlanView", "StepView", "usage_in_words"]
+__all__ = ["PlanView", "StepView", "cost_in_words", "usage_in_words"]
 
 _DIM = Style(dim=True)
 _CYAN = Style(color="cyan")
@@ -50,6 +50,15 @@ class StepView:
     def is_running(self) -> bool:
         return self.part.status == "in_progress"
 
+    @property
+    def has_failed(self) -> bool:
+        return self.part.status == "failed" or bool(self.part.exit_status)
+
+    @property
+    def failed_output(self) -> str:
+        """What a step that failed has printed; empty if it did not fail."""
+        return (self.part.output or "").strip("\n") if self.has_failed else ""
+
     def running(self, now: float) -> RenderableType:
         line = self._title()
         if self.since is not None:
@@ -58,20 +67,19 @@ class StepView:
             line.append(f" · {last}", _DIM)
         return marked(spinner(now), line, _CYAN)
 
-    def finished(self, now: float) -> RenderableType:
-        """The final line: how much it changed, and the last line of output if it failed."""
+    def finished(self, now: float, *, with_output: bool = True) -> RenderableType:
+        """The final line: how much it changed, its exit status, and what it printed last if it failed."""
         mark, style = _DONE[self.part.status]
-        has_failed = self.part.status == "failed"
         # What is set apart at the end, for example which rule allowed it, must be seen, however long the command is.
         title, separator, why = self.part.title[:_LINE].rpartition(" · ")
         fixed, rest = Text(f" · {visible_line(short_places(why))}" if separator else ""), Text()
         if self.part.diff is not None:
             fixed.append_text(_counted(self.part.diff))
         if self.part.exit_status:
-            fixed.append(f" · exit {self.part.exit_status}", style)
+            fixed.append(f" · exit {self.part.exit_status}", _RED)
         if self.since is not None and now - self.since >= _WORTH_SHOWING:
             rest.append(f" · {elapsed(now - self.since)}", _DIM)
-        if has_failed and (last := _last_line(self.part.output)):
+        if with_output and (last := _last_line(self.failed_output)):
             rest.append(f" · {last}", _DIM)
         return marked(mark, Text(visible_line(title or why)), style, fixed=fixed, rest=rest)
 
@@ -117,9 +125,14 @@ def usage_in_words(usage: UsagePart) -> str:
         thought = f" ({usage.reasoning:,} of them thinking)" if usage.reasoning else ""
         words.append(f"{usage.output:,} out{thought}")
     if usage.cost is not None:
-        digits = 2 if usage.cost >= _SMALLEST_COST or not usage.cost else 4
-        words.append(f"cost so far: {usage.cost:,.{digits}f} {visible_line(usage.currency or '')}".rstrip())
+        words.append(f"cost so far: {cost_in_words(usage)}")
     return " · ".join(words)
+
+
+def cost_in_words(usage: UsagePart) -> str:
+    cost = usage.cost or 0.0
+    digits = 2 if cost >= _SMALLEST_COST or not cost else 4
+    return f"{cost:,.{digits}f} {visible_line(usage.currency or '')}".rstrip()
 
 
 def _planned(entry: PlanEntry) -> RenderableType:

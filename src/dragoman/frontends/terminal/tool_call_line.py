@@ -12,9 +12,10 @@ from dragoman.frontends.terminal.layout import elapsed, marked, short_places
 from dragoman.lm import Outcome, ToolCallPart, ToolResultPart
 from dragoman.loop.events import ToolStarted
 from dragoman.loop.round import APPROVAL_FAILED, DENIED_BY_RULE, DENIED_WITH_REASON
+from dragoman.permissions.decide import EDITS_ACCEPTED
 from dragoman.visible import visible_line
 
-__all__ = ["SHORTEST", "ToolCallLine", "spinner"]
+__all__ = ["SHORTEST", "ToolCallLine", "failed_output", "spinner"]
 
 _DIM = Style(dim=True)
 _SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
@@ -38,8 +39,9 @@ _WORDS: dict[Outcome, str] = {
     "interrupted": "interrupted",
     "timed_out": "no decision in time",
 }
-# These need no mention: the first is the usual case, the others the user has just decided.
-_USUAL_APPROVALS = ("read-only", "approved once", "approved:")
+# These need no mention: the first is the usual case, the next ones the user has just decided, and the last is shown with
+# its change.
+_USUAL_APPROVALS = ("read-only", "approved once", "approved:", EDITS_ACCEPTED)
 # What comes before a person's reason in the result of a call.
 _REASON = DENIED_WITH_REASON.partition("{")[0]
 # What comes before the rule that has denied a call.
@@ -92,19 +94,20 @@ class ToolCallLine:
             line.append(f" · {visible_line(self.progress[:_LINE])}", _DIM)
         return marked(spinner(now), line, Style(color="cyan"))
 
-    def finished(self, result: ToolResultPart, seconds: float) -> RenderableType:
-        outcome = result.outcome or ("error" if result.is_error else "ok")
+    def finished(self, result: ToolResultPart, seconds: float, *, with_output: bool = True) -> RenderableType:
+        """The final line: the outcome, why it was allowed, and why it was not done or what it said if it failed."""
+        outcome = _outcome(result)
         mark, style = _MARKS[outcome]
         # The outcome, and why no approval was needed, must be seen, however long the command is.
         fixed = Text()
         if _WORDS[outcome]:
-            fixed.append(f" · {_WORDS[outcome]}", style)
+            fixed.append(f" · {_WORDS[outcome]}", style if outcome == "error" else None)
         if self.started is not None and not self.started.approved.startswith(_USUAL_APPROVALS):
             fixed.append(f" · {visible_line(short_places(self.started.approved[:_LINE]))}", _DIM)
         rest = Text()
         if seconds >= SHORTEST:
             rest.append(f" · {elapsed(seconds)}", _DIM)
-        if why := _why(result, outcome):
+        if (outcome != "error" or with_output) and (why := _why(result, outcome)):
             rest.append(f" · {visible_line(why[:_LINE])}", _DIM)
         return marked(mark, Text(self.about), style, fixed=fixed, rest=rest)
 
@@ -114,6 +117,15 @@ class ToolCallLine:
 
             return request_in_words(self.call)
         return self.title.removesuffix("?") or self.call.name
+
+
+def failed_output(result: ToolResultPart) -> str:
+    """What a call that failed has said; empty if it did not fail."""
+    return result.text.strip("\n") if _outcome(result) == "error" else ""
+
+
+def _outcome(result: ToolResultPart) -> Outcome:
+    return result.outcome or ("error" if result.is_error else "ok")
 
 
 def _is_permission(call: ToolCallPart) -> bool:

@@ -17,12 +17,13 @@ from rich.text import Text
 
 from dragoman.clock import Clock
 from dragoman.frontends.terminal.blocks import Blocks, MarkdownBlock
+from dragoman.frontends.terminal.folded import FoldedTexts
 from dragoman.frontends.terminal.images import Protocol, picture
 from dragoman.frontends.terminal.layout import column, elapsed, marked, note, stacked
 from dragoman.frontends.terminal.markdown import render
 from dragoman.frontends.terminal.screen import Screen
 from dragoman.frontends.terminal.steps import PlanView, StepView
-from dragoman.frontends.terminal.tool_call_line import SHORTEST, ToolCallLine, spinner
+from dragoman.frontends.terminal.tool_call_line import SHORTEST, ToolCallLine, failed_output, spinner
 from dragoman.lm import (
     ActivityPart,
     ContentPart,
@@ -60,6 +61,11 @@ _DIM = Style(dim=True)
 _THOUGHT = Style(dim=True, italic=True)
 _NOTICE = Style(color="yellow")
 _FAILURE = Style(color="red")
+_ACCEPTED = Style(color="green")
+# What stands in a line beside what is done and its output: a mark, the outcome, the exit status, the time.
+_BESIDE_OUTPUT = 24
+# Kinds of which the second follows the first without an empty line.
+_TOGETHER = {("question", "activity"), ("accepted", "activity")}
 # The end of a thought that stands in its live line; more would not fit in the widest terminal.
 _LAST_WORDS = 300
 
@@ -104,6 +110,8 @@ class Transcript:
         self._pictures = pictures
         self._model = model
         self._alone = alone
+        # What was shown in part. Where no prompt follows, `/last` cannot be typed.
+        self.folded = FoldedTexts(hint="") if alone else FoldedTexts()
         self._shows_thinking = False
         # What stands below everything else while a person is asked.
         self._footer: RenderableType | None = None
@@ -165,6 +173,8 @@ class Transcript:
             case QuestionAsked(call_id=call_id) if call_id in self._activities:
                 self._activities[call_id].title = event.summary or event.title
                 self._activities[call_id].subject = event.subject
+            case CallDecided(by="mode", allowed=True):
+                self._accept(event)
             case CallDecided(call=call, allowed=False) if call.call_id in self._activities:
                 # Without a question, this is all that says what the call would have done.
                 line = self._activities[call.call_id]
@@ -202,7 +212,7 @@ class Transcript:
     def say(self, renderable: RenderableType, kind: str) -> None:
         """Print something permanently, with an empty line between things of different kinds."""
         # The outcome of a call belongs to its question.
-        if self._last and self._last != kind and (self._last, kind) != ("question", "activity"):
+        if self._last and self._last != kind and (self._last, kind) not in _TOGETHER:
             self._screen.print()
         self._last = kind
         self._screen.print(renderable)
@@ -262,9 +272,20 @@ class Transcript:
             self._over.add(part.id)
             if not self._shows_thinking and not self._was_refused(part):
                 self._settle()
-                self.say(step.finished(now), "activity")
+                self._say_outcome(
+                    lambda fits: step.finished(now, with_output=fits),
+                    visible_line(part.title),
+                    step.failed_output,
+                )
             # The agent goes on, and has not reported an activity yet.
             self._waiting_since = now
+
+    def _accept(self, event: CallDecided) -> None:
+        """Show an edit that the mode of this chat accepts, with its change."""
+        self._settle()
+        doing = visible_line(event.doing)
+        self.say(marked("→", Text(doing), _ACCEPTED, fixed=Text(" · accepted", _ACCEPTED)), "accepted")
+        self.say(self.folded.change(doing, event.change), "accepted")
 
     def _was_refused(self, part: ActivityPart) -> bool:
         """Whether an activity failed because the user refused it, which is on the screen already."""
@@ -325,9 +346,21 @@ class Transcript:
             else:
                 self._refused.add(visible_exactly(activity.subject))
         if activity is not None and not activity.is_already_known(event.result):
-            self.say(activity.finished(event.result, event.seconds), "activity")
+            self._say_outcome(
+                lambda fits: activity.finished(event.result, event.seconds, with_output=fits),
+                activity.about,
+                failed_output(event.result),
+            )
         for part in event.result.content:
             self._show_content(part)
+
+    def _say_outcome(self, line: Callable[[bool], RenderableType], about: str, output: str) -> None:
+        """Print the last line about a step or a call. What it said when it failed stands in it, or folded below."""
+        room = self._screen.console.width - cell_len(about) - _BESIDE_OUTPUT
+        fits = not output or ("\n" not in output and cell_len(output) <= room)
+        self.say(line(fits), "activity")
+        if not fits:
+            self.say(self.folded.output(about, output), "activity")
 
     def _show_content(self, part: ContentPart) -> None:
         """Print the parts of a tool's result that are for the user."""

@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from dragoman.jsonrpc import ConnectionClosed, Peer
 from dragoman.logs import one_line
 
-__all__ = ["logging_to_editor"]
+__all__ = ["logging_to_editor", "set_level"]
 
 _LEVELS = {logging.DEBUG: "debug", logging.INFO: "info", logging.WARNING: "warning"}
 
@@ -24,6 +24,11 @@ def logging_to_editor(peer: Peer, redacted: Callable[[str], str]) -> Iterator[No
         yield
     finally:
         root.removeHandler(handler)
+
+
+def set_level(level: str) -> None:
+    """Log records of this level and above from now on: to the editor, and to standard error or the file."""
+    logging.getLogger().setLevel(level.upper())
 
 
 class _ToEditor(logging.Handler):

@@ -17,10 +17,16 @@ __all__ = [
     "REQUEST_FAILED",
     "AddRule",
     "AllowRecent",
+    "AskConversation",
+    "AskOffer",
     "ChangeFolders",
+    "ChangeSettings",
     "ChatRequest",
     "CountTokens",
+    "EditorFeatures",
     "Initialize",
+    "ListConversations",
+    "LogIn",
     "ModelList",
     "ShowQuestion",
     "ToolInput",
@@ -65,6 +71,13 @@ class ChangeFolders(_Form, frozen=True):
     workspace_folders: tuple[str, ...] = ()
 
 
+class ChangeSettings(_Form, frozen=True):
+    """Settings of the editor that hold from the next request on. Those that are left out stay as they are."""
+
+    features: EditorFeatures | None = None
+    log_level: Literal["error", "warning", "info", "debug"] | None = None
+
+
 class ModelList(_Form, frozen=True):
     models: tuple[ModelInfo, ...]
 
@@ -98,6 +111,30 @@ class AddRule(_Form, frozen=True):
 
     id: str
     toml: str
+
+
+class AskOffer(_Form, frozen=True):
+    """A request for what an agent offers. `look`: start it for that, if nothing is known yet."""
+
+    model_id: str
+    look: bool = False
+
+
+class LogIn(_Form, frozen=True):
+    model_id: str
+    method_id: str
+
+
+class ListConversations(_Form, frozen=True):
+    """A request for the stored conversations: of the editor's folders, or of all."""
+
+    all: bool = False
+
+
+class AskConversation(_Form, frozen=True):
+    """A request about one conversation. The beginning of its id is enough."""
+
+    id: str
 
 
 class ChatRequest(_Form, frozen=True):

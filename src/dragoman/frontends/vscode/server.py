@@ -17,6 +17,9 @@ import msgspec
 from dragoman import __version__
 from dragoman.frontends.rule_offers import CannotAddRule, RuleOffer, RuleOffers
 from dragoman.frontends.side_requests import is_side_request
+from dragoman.frontends.vscode.agent_handlers import AgentHandlers
+from dragoman.frontends.vscode.conversation_handlers import ConversationHandlers
+from dragoman.frontends.vscode.log import set_level
 from dragoman.frontends.vscode.protocol import (
     ACTIVITY_OPTION,
     NOT_INITIALIZED,
@@ -25,7 +28,9 @@ from dragoman.frontends.vscode.protocol import (
     AddRule,
     AllowRecent,
     ChangeFolders,
+    ChangeSettings,
     CountTokens,
+    EditorFeatures,
     Initialize,
     ModelList,
     ShowQuestion,
@@ -53,6 +58,7 @@ from dragoman.lm import (
     Delivery,
     Features,
     LanguageModelError,
+    ModelInfo,
     Part,
     Request,
     TextPart,
@@ -62,7 +68,7 @@ from dragoman.lm.json import JsonObject, decode
 from dragoman.lm.messages import messages_from
 from dragoman.lm.parts import CONVERSATION
 from dragoman.lm.request import SIDE_REQUEST_OPTION
-from dragoman.models import ModelSource
+from dragoman.models import AgentSource
 from dragoman.permissions.action import PERMISSION_TOOLS
 from dragoman.permissions.pipeline import PermissionServices
 from dragoman.permissions.question import in_one_line, question_about
@@ -85,7 +91,7 @@ class VsCodeServer:
     """Serves the requests of the editor. `ended` is set after a shutdown, or when the connection closes."""
 
     def __init__(
-        self, models: ModelSource, configuration: Path | None = None, rules: RuleOffers | None = None
+        self, models: AgentSource, configuration: Path | None = None, rules: RuleOffers | None = None
     ) -> None:
         """`configuration` is the file that configures the models. It need not exist; the editor can open it.
 
@@ -109,8 +115,12 @@ class VsCodeServer:
             "permissions/recent": self._recent,
             "permissions/allow": self._allow,
             "permissions/addRule": self._add_rule,
+            **AgentHandlers(models, self._first_folder).rows,
+            **ConversationHandlers(models, lambda: self._consumer or Consumer()).rows,
             "shutdown": self._shutdown,
         }
+        # The models as the editor last got them.
+        self._listed: tuple[ModelInfo, ...] = ()
 
     # As a receiver.
 
@@ -121,6 +131,14 @@ class VsCodeServer:
         if notification.method == "workspace/didChangeFolders" and self._consumer is not None:
             folders = decoded(notification.params, ChangeFolders).workspace_folders
             self._consumer = msgspec.structs.replace(self._consumer, workspace_folders=folders)
+        elif notification.method == "settings/didChange" and self._consumer is not None:
+            # Responses that are under way keep the features that they began with.
+            changed = decoded(notification.params, ChangeSettings)
+            if changed.features is not None:
+                features = _features(changed.features)
+                self._consumer = msgspec.structs.replace(self._consumer, features=features)
+            if changed.log_level is not None:
+                set_level(changed.log_level)
         else:
             _log.debug("the editor sent the notification %s", notification.method)
 
@@ -151,6 +169,16 @@ class VsCodeServer:
         if self._consumer is not None:
             self._connection.notify("lm/modelsChanged", {})
 
+    def _offer_changed(self, model_id: str) -> None:
+        if self._consumer is None or self._connection.closed is not None:
+            return
+        self._connection.notify("agent/offerChanged", {"modelId": model_id})
+        if self._models.infos() != self._listed:
+            self._connection.notify("lm/modelsChanged", {})
+
+    def _first_folder(self) -> str | None:
+        return next(iter(self._consumer.workspace_folders), None) if self._consumer is not None else None
+
     async def close(self) -> None:
         """Cancel the open requests, and end every agent."""
         for task in self._tasks:
@@ -174,13 +202,7 @@ class VsCodeServer:
                 {"supported": [PROTOCOL_VERSION]},
             )
             return
-        declared = wanted.features
-        features = Features(
-            thinking=declared.thinking,
-            data=declared.data,
-            activity=declared.activity,
-            confirms_delivery=True,
-        )
+        features = _features(wanted.features)
         # The name outlasts a restart of this process, so that the editor's conversations continue.
         self._consumer = Consumer("vscode", f"stdio:{wanted.client.name}", wanted.workspace_folders, features)
         incoming.reply(
@@ -213,7 +235,9 @@ class VsCodeServer:
 
     async def _list_models(self, _incoming: Incoming) -> object:
         await self._models.learn()
-        return ModelList(self._models.infos())
+        self._models.watch_offers(self._offer_changed)
+        self._listed = self._models.infos()
+        return ModelList(self._listed)
 
     async def _respond(self, incoming: Incoming) -> object:
         chat = decode_chat_request(incoming.params)
@@ -367,6 +391,12 @@ class VsCodeServer:
 def _fail(incoming: Incoming, code: int, error: LanguageModelError) -> None:
     """Fail a request with a sentence that says what to do next. The extension shows it unchanged."""
     incoming.fail(code, error.sentence, error_data(error))
+
+
+def _features(declared: EditorFeatures) -> Features:
+    return Features(
+        thinking=declared.thinking, data=declared.data, activity=declared.activity, confirms_delivery=True
+    )
 
 
 def _ending() -> LanguageModelError:

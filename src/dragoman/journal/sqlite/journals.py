@@ -75,7 +75,7 @@ _HEAD = (
 )
 _INFO = (
     "SELECT j.id, j.kind, j.model, j.workspace, j.connection, j.title, j.parent, j.started_at, h.used_at, h.sequence, "
-    "h.owner FROM journals j JOIN journal_heads h USING (number) WHERE NOT j.deleted"
+    "h.owner, j.program FROM journals j JOIN journal_heads h USING (number) WHERE NOT j.deleted"
 )
 _NO_USE = (AgentStopped, SessionChanged)
 _LATEST_FIRST = "ORDER BY h.used_at DESC, j.number DESC"
@@ -428,7 +428,8 @@ class SqliteJournals:
         database.execute("DELETE FROM journal_snapshots WHERE number = ?", number)
         database.execute("DELETE FROM journal_permissions WHERE number = ?", number)
         database.execute(
-            "UPDATE journals SET deleted = 1, title = '', workspace = '', connection = '', parent = NULL WHERE number = ?",
+            "UPDATE journals SET deleted = 1, title = '', workspace = '', connection = '', program = '', "
+            "parent = NULL WHERE number = ?",
             number,
         )
         for place, (at, event) in enumerate(left, 1):
@@ -442,7 +443,7 @@ class SqliteJournals:
 
 
 def _insert(database: Database, journal: str, started: JournalStarted, at: float) -> int:
-    return insert_journal(
+    number = insert_journal(
         database,
         journal,
         started.kind,
@@ -453,6 +454,9 @@ def _insert(database: Database, journal: str, started: JournalStarted, at: float
         started.parent,
         at,
     )
+    if started.program:
+        database.execute("UPDATE journals SET program = ? WHERE number = ?", started.program, number)
+    return number
 
 
 def _entries_of(row: _Row) -> Iterator[JournalEntry]:

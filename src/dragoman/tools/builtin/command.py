@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-from pathlib import Path
 from typing import Annotated
 
 from msgspec import Meta
@@ -15,6 +14,7 @@ from dragoman.lm.parts import ToolResult
 from dragoman.permissions.layout import broken, on_one_line, shown_exactly
 from dragoman.permissions.sensitive import Places
 from dragoman.process import Exit, SpawnError
+from dragoman.tools.builtin.approval_words import COMMAND, command_key
 from dragoman.tools.builtin.child import run_child
 from dragoman.tools.builtin.files import FILES_WHEN
 from dragoman.tools.builtin.output import HeadAndTail
@@ -29,7 +29,6 @@ __all__ = [
     "MAX_COMMAND_LENGTH",
     "MAX_SECONDS",
     "OUTPUT_BYTES",
-    "approval_key",
     "run_command",
 ]
 
@@ -102,8 +101,8 @@ def run_command(clock: Clock | None = None) -> DefinedTool:
                 f"Command:\n{gfm.fence(broken(shown_exactly(command)), 'sh')}\n\n"
                 f"Folder: {gfm.code(on_one_line(str(folder)))}, for at most {timeout_seconds:g} seconds.{sensitive}",
             ),
-            approval_key=approval_key(folder, command),
-            covers="this command in this folder",
+            approval_key=command_key(folder, command),
+            covers=COMMAND,
             risk="execute",
             sensitive=why,
         )
@@ -149,8 +148,3 @@ def _signal_name(number: int) -> str:
         return signal.Signals(number).name
     except ValueError:
         return str(number)
-
-
-def approval_key(folder: Path, command: str) -> str:
-    """The command with its folder: in another folder, the same command may run another program."""
-    return f"in {str(folder)!r}: {command}"

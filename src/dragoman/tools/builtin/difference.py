@@ -35,18 +35,20 @@ MAX_HIDDEN = 100_000
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A change as Markdown, and how many characters of it are not in there."""
+    """A change as Markdown, how many characters of it are not in there, and the unified diff in it."""
 
     message: str
     hidden: int = 0
+    diff: str = ""
 
 
 def difference(label: str, old: bytes | None, new: str) -> Difference:
     """The change from the old text to the new one; `label` is the name of the file, safe to show."""
     if old == new.encode():
         return Difference("Nothing in it would change.")
+    header = f"--- {'/dev/null' if old is None else f'a/{label}'}\n+++ b/{label}\n"
     if old is None and not new:
-        return Difference("It would be empty.")
+        return Difference("It would be empty.", diff=header)
     notes: list[str] = []
     lost = 0
     before = text_or_none(old or b"")
@@ -54,7 +56,6 @@ def difference(label: str, old: bytes | None, new: str) -> Difference:
         lost = len(old or b"")
         notes.append(f"What it replaces, {lost:,} bytes, is not text in UTF-8 and is not shown.")
     change = compared(lines_of(before or ""), lines_of(new))
-    header = f"--- {'/dev/null' if old is None else f'a/{label}'}\n+++ b/{label}\n"
     if change.is_large:
         notes.append(
             f"Too many lines to compare one by one: from line {change.start + 1:,} on, {len(change.removed):,} lines are"
@@ -65,10 +66,12 @@ def difference(label: str, old: bytes | None, new: str) -> Difference:
         )
     else:
         fitted = _fitted([_ended(line) for line in change.lines("\n")], MAX_DIFF_CHARACTERS)
-    notes.append(gfm.fence(visible_exactly(header + fitted.text), "diff"))
+    diff = visible_exactly(header + fitted.text)
+    notes.append(gfm.fence(diff, "diff"))
     if fitted.hidden:
         notes.append(f"{fitted.hidden:,} of the {fitted.total:,} characters of this are not shown.")
-    return Difference("\n\n".join(notes), fitted.hidden + lost)
+    # What it replaces without showing it is not in the diff, so that is no diff of the change.
+    return Difference("\n\n".join(notes), fitted.hidden + lost, "" if lost else diff)
 
 
 @dataclass(frozen=True, slots=True)

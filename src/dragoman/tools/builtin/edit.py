@@ -14,6 +14,7 @@ from dragoman.lm import CancellationToken, gfm, until_cancelled
 from dragoman.lm.parts import ToolResult
 from dragoman.permissions.layout import on_one_line
 from dragoman.permissions.sensitive import Places
+from dragoman.tools.builtin.approval_words import any_change_to
 from dragoman.tools.builtin.difference import MAX_HIDDEN, difference
 from dragoman.tools.builtin.files import FILES_WHEN
 from dragoman.tools.builtin.replacing import FileSeen, content_of, put
@@ -117,10 +118,12 @@ def _question(
             "\n\n".join((gfm.code(label), *sensitive, *_surprises(place), change.message)),
         ),
         approval_key=str(place.path),
-        covers=f"any change to {label}",
+        covers=any_change_to(label),
         always_ask=change.hidden > MAX_HIDDEN,
         risk="edit",
         sensitive=why,
+        # To empty a file is to delete what is in it.
+        change=change.diff if content or not old else "",
     )
 
 

@@ -17,6 +17,7 @@ from dragoman.lm import CancellationToken, DataPart, TextPart, gfm, until_cancel
 from dragoman.lm.parts import ToolResult
 from dragoman.permissions.urls import MAX_URL_LENGTH, Url, UrlError
 from dragoman.tools.builtin import page as page_reader
+from dragoman.tools.builtin.approval_words import this_address
 from dragoman.tools.builtin.child import run_module
 from dragoman.tools.builtin.download import MAX_BODY_BYTES, LedToLocal, NotFetched, WebPage, download
 from dragoman.tools.builtin.files import MAX_IMAGE_BYTES, image_type, text_or_none
@@ -92,10 +93,10 @@ def fetch_url() -> DefinedTool:
         address = Url.parse(url)
         led_to = local.get(address.host)
         where = ""
-        covers, key = "this address", str(address)
+        covers, key = this_address(), str(address)
         if led_to is not None:
             shown.note(invocation, led_to)
-            covers, key = f"this address, as long as it leads to {led_to}", f"{address} at {led_to}"
+            covers, key = this_address(led_to), f"{address} at {led_to}"
             where = f"\n\nThis leads to {gfm.code(led_to)}, on this machine or the local network."
         elif address.is_local:
             where = "\n\nThis is on this machine or the local network."

@@ -51,6 +51,11 @@ class Timing:
     history: float = 60.0
 
 
+@dataclass(slots=True)
+class ChosenLogin:
+    method: str | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class AgentSettings:
     model_id: str
@@ -69,8 +74,11 @@ class AgentSettings:
     fs: bool = False
     # After so many seconds it gives a tool call up, whatever else is known about it.
     tool_limit_seconds: float | None = None
-    # The agent's login method, where it requires a login.
+    # The agent's login method, where it requires a login: by the configuration, and as a person has chosen meanwhile.
     auth: str | None = None
+    chosen_login: ChosenLogin = field(default_factory=ChosenLogin)
+    # The part of `env` that is not inherited from this process.
+    own_env: Mapping[str, str] = field(default_factory=dict)
     # Where agents that run are written down.
     ledger: Ledger | None = None
     # With more than so many running, idle ones are parked before their time.
@@ -79,3 +87,7 @@ class AgentSettings:
     memory: MemoryLimit | None = None
     # Where all of this is set, for messages.
     config_file: Path | None = None
+
+    @property
+    def login_method(self) -> str | None:
+        return self.chosen_login.method or self.auth

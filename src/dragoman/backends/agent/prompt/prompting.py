@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 
 from dragoman.acp.content import ContentBlock, TextBlock
 from dragoman.acp.messages import PromptResponse
 from dragoman.backends.agent.prompt.replay import blocks_of, context_block, transcript
-from dragoman.lm import Message, Part, ToolResultPart
+from dragoman.lm import Message, Part, TextPart, ToolResultPart
 from dragoman.lm.gfm import escape, notice_part
 from dragoman.lm.stops import Stopped
 
-__all__ = ["Composed", "compose", "last_words", "split_prompt"]
+__all__ = ["Composed", "beginning_with", "command_of", "compose", "last_words", "split_prompt"]
 
 # Stop reasons that the user gets a notice about, because the answer is not complete.
 _STOPS = {
@@ -78,6 +78,24 @@ def compose(
     demanded = (TextBlock(demand),) if demand else ()
     left_out = tuple(dict.fromkeys((*refused, *replay.left_out)))
     return Composed((*leading, *replay.blocks, *demanded, *blocks), tuple(notices), left_out)
+
+
+def command_of(prompt: Sequence[Message], commands: Collection[str]) -> str | None:
+    """The text that runs one of the agent's commands, if a text of the user begins with its name."""
+    for message in prompt:
+        for part in message.content:
+            if isinstance(part, TextPart) and part.value.startswith("/"):
+                name = part.value[1:].split(maxsplit=1)[:1]
+                if name and name[0] in commands:
+                    return part.value
+    return None
+
+
+def beginning_with(composed: Composed, text: str) -> Composed:
+    """With the block of this text first: attachments may precede it."""
+    first = [block for block in composed.blocks if isinstance(block, TextBlock) and block.text == text][:1]
+    others = [block for block in composed.blocks if not first or block is not first[0]]
+    return replace(composed, blocks=(*first, *others))
 
 
 def last_words(response: PromptResponse, *, silenced: bool = False) -> tuple[Part, ...]:

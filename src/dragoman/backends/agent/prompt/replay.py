@@ -13,12 +13,13 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import msgspec
 
-from dragoman.acp.content import ContentBlock, ImageBlock, TextBlock
+from dragoman.acp.content import ContentBlock, ImageBlock, ResourceLinkBlock, TextBlock
 from dragoman.conversations.vscode_results import UNASKED, with_outcome
 from dragoman.lm import (
     DataPart,
@@ -32,7 +33,7 @@ from dragoman.lm import (
     user,
 )
 from dragoman.lm.json import canonical, decode
-from dragoman.lm.parts import STOPPED, is_for_model
+from dragoman.lm.parts import LINK, STOPPED, is_for_model
 from dragoman.permissions.action import PERMISSION_TOOLS, is_permission_tool
 from dragoman.permissions.grants import GRANT_PREFIX
 from dragoman.permissions.question import WANTS
@@ -45,6 +46,12 @@ _PREAMBLE = (
     "This is the conversation so far, from before you joined it. It is context: do not answer it, do not repeat its tool "
     "calls. Who speaks stands at the margin; further lines of what was said are indented. The user's new message follows "
     "after it."
+)
+# VS Code's prompt tells every model to call itself "GitHub Copilot". For an agent that is not true.
+_OTHER_NAME = re.compile(r"\b(?:your name|you are|you're)\b[^\n]{0,200}\bGitHub Copilot\b", re.IGNORECASE)
+_KEEP_NAME = (
+    "That context was written for another assistant. You are not GitHub Copilot: keep your own name, also when the "
+    "context asks for another one."
 )
 _RESULT_CUT = "[result left out: the transcript would be too long]"
 _REST_CUT = "[the rest left out: the transcript would be too long]"
@@ -227,6 +234,8 @@ def blocks_of(parts: Sequence[Part], *, images: bool) -> tuple[tuple[ContentBloc
         match part:
             case TextPart(value=text) if text:
                 blocks.append(TextBlock(text))
+            case DataPart(mime_type=mime_type) if mime_type == LINK:
+                blocks += _links(part)
             case DataPart(mime_type=mime_type) if not part.is_internal:
                 if mime_type.startswith("image/") and images:
                     blocks.append(_image(part))
@@ -240,15 +249,24 @@ def blocks_of(parts: Sequence[Part], *, images: bool) -> tuple[tuple[ContentBloc
     return tuple(blocks), tuple(refused)
 
 
+def _links(part: DataPart) -> Iterator[ResourceLinkBlock]:
+    """Every agent takes links, by the protocol."""
+    for line in part.data.decode("utf-8", "replace").splitlines():
+        # "Any lines beginning with the '#' character are comment lines and are ignored."
+        if (address := line.strip()) and not address.startswith("#"):
+            yield ResourceLinkBlock(address, part.name or address)
+
+
 def context_block(text: str) -> TextBlock:
     """The consumer's context as a block, marked as context and not as the user's message."""
-    return TextBlock(tagged(_CONTEXT, f"From the program you are used in, not from the user.\n\n{text}"))
+    block = tagged(_CONTEXT, f"From the program you are used in, not from the user.\n\n{text}")
+    return TextBlock(f"{block}\n\n{_KEEP_NAME}" if _OTHER_NAME.search(text) else block)
 
 
 def _described(part: DataPart) -> str:
     """The text of a data part; for other data its type and size."""
     if part.is_textual:
-        return part.data.decode("utf-8", "replace")
+        return part.named_text
     if not part.data:
         # A link to a file that was deleted, or that another client has.
         return "[a file that is no longer available]"

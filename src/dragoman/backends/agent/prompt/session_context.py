@@ -8,9 +8,15 @@ The context also after that: it is short, and a repeated context replaces everyt
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
-from dragoman.backends.agent.prompt.prompting import Composed, compose, split_prompt
+from dragoman.backends.agent.prompt.prompting import (
+    Composed,
+    beginning_with,
+    command_of,
+    compose,
+    split_prompt,
+)
 from dragoman.conversations.context import news
 from dragoman.conversations.records import RequestKey
 from dragoman.lm import Message, Role
@@ -66,12 +72,29 @@ class SessionContext:
         self._is_new = self._was_new = True
         self._sent = self._sent_before = ""
 
-    def prompt(self, prompt: Sequence[Message], *, images: bool, demand: str = "") -> Composed:
-        """Compose a prompt with all that the session lacks, and mark that as sent. `demand`: what the answer must be."""
+    def prompt(
+        self,
+        prompt: Sequence[Message],
+        *,
+        images: bool,
+        demand: str = "",
+        commands: Collection[str] = frozenset(),
+    ) -> Composed:
+        """Compose a prompt with all that the session lacks, and mark that as sent. `demand`: what the answer must be.
+
+        `commands` are the agent's. Agents run one only if the prompt begins with it, so the context waits for the next
+        prompt then. A transcript and a demand cannot wait.
+        """
         self._was_new, self._sent_before = self._is_new, self._sent
+        words = self._words if self._is_new else prompt
+        has_more = bool(demand or (self._is_new and self._before))
+        if not has_more and (command := command_of(words, commands)) is not None:
+            self._is_new = False
+            composed = compose(words, context="", history=(), images=images, budget=self._budget)
+            return beginning_with(composed, command)
         composed = compose(
             # A new session gets everything before the last messages as the transcript.
-            self._words if self._is_new else prompt,
+            words,
             context=news(self._sent, self._context),
             history=self._before if self._is_new else (),
             images=images,

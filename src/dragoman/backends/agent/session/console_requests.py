@@ -22,7 +22,7 @@ from dragoman.backends.agent.machine.types import (
 from dragoman.backends.agent.reply.narrator import new_activity_id
 from dragoman.backends.agent.session.actions import permission_call
 from dragoman.lm import ActivityNote
-from dragoman.lm.gfm import escape, notice_part
+from dragoman.lm.gfm import escape, notice_part, plain
 from dragoman.permissions.action import Action
 from dragoman.permissions.grants import PendingPermission
 from dragoman.permissions.inbox import Inbox, InboxDecision, OutcomeState
@@ -125,7 +125,7 @@ class ConsoleRequests:
             waiting.action,
             waiting.ask,
             partial(self._take, waiting.call_id),
-            partial(self._give_up, waiting.call_id),
+            partial(self._console_ended, waiting.call_id),
             conversation=self._conversation,
             connection=self._connection,
             client=client,
@@ -140,13 +140,26 @@ class ConsoleRequests:
         return Pending(waiting.key, "permission", call, at_console=True)
 
     def announce(
-        self, action: Action, response_id: str | None, dispatch: Callable[[MachineEvent], None]
+        self,
+        action: Action,
+        response_id: str | None,
+        dispatch: Callable[[MachineEvent], None],
+        *,
+        is_live: bool,
     ) -> None:
-        """Say in the open reply where a person can decide."""
+        """Say in the open reply where a person can decide.
+
+        It is text for a consumer that sees it now. For one that gets the whole reply it is thinking: the text of a reply
+        that has ended does not say that the agent waits.
+        """
         rest = "" if response_id is None else _REST.format(id=response_id)
-        what = escape(in_one_line(action))
-        text = _AT_CONSOLE.format(what=what, address=self._inbox.address, rest=rest)
-        dispatch(Noticed(notice_part(text)))
+        what = in_one_line(action)
+        text = _AT_CONSOLE.format(what=escape(what), address=self._inbox.address, rest=rest)
+        if is_live:
+            dispatch(Noticed(notice_part(text, is_recorded=False)))
+        else:
+            line = _AT_CONSOLE.format(what=what, address=self._inbox.address, rest=plain(rest))
+            dispatch(Noticed(_note(line, text)))
         self._on_asked()
 
     async def _take(self, call_id: str, decision: InboxDecision) -> None:
@@ -162,6 +175,13 @@ class ConsoleRequests:
         asked.dispatch(Noticed(_decided_note(asked.waiting.action, decision)))
         answer = Granted() if decision.is_allowed else Refused(decision.reason)
         asked.dispatch(Decided(asked.waiting.key, answer))
+
+    def _console_ended(self, call_id: str, reason: str) -> None:
+        """The console has ended before the time was over: the request is refused."""
+        asked = self._asked.get(call_id)
+        if asked is not None:
+            self._inbox.close(asked.id, "ended")
+        self._give_up(call_id, reason)
 
     def _give_up(self, call_id: str, reason: str) -> None:
         """No person has decided in time, or the console has ended: the request is refused."""
@@ -204,4 +224,10 @@ def _decided_note(action: Action, decision: InboxDecision) -> ActivityNote:
     """A line for the user of the client, who sees nothing of the console."""
     mark, word = ("✓", "allowed") if decision.is_allowed else ("✗", "denied")
     line = f"{in_one_line(action)} · {word} at the console by {decision.by}"
-    return ActivityNote(new_activity_id(), line, "other", "completed", text=f"\n\n{mark} {escape(line)}\n")
+    return _note(line, f"{mark} {escape(line)}")
+
+
+def _note(title: str, text: str) -> ActivityNote:
+    """A note about a question. The journal has the request and its decision as events."""
+    note_text = f"\n\n{text}\n"
+    return ActivityNote(new_activity_id(), title, "other", "completed", text=note_text, is_recorded=False)

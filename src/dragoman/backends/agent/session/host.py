@@ -14,6 +14,7 @@ from dragoman.backends.agent.machine.tasks import Tasks
 from dragoman.backends.agent.machine.types import MachineEvent
 from dragoman.backends.agent.session.permission_requests import PermissionRequests
 from dragoman.backends.agent.session.session import AgentSession
+from dragoman.lm import UsagePart
 
 __all__ = ["SessionHost"]
 
@@ -41,6 +42,14 @@ class SessionHost(Protocol):
 
     def receive(self, epoch: int, event: MachineEvent) -> None:
         """Take an event of the run of this epoch. Nothing happens if another run is the current one."""
+        ...
+
+    def on_offer(self, session: AgentSession) -> None:
+        """The agent has reported other options or commands."""
+        ...
+
+    def on_usage(self, usage: UsagePart) -> None:
+        """The agent has reported the size of its context."""
         ...
 
     def new_call_id(self) -> str: ...

@@ -10,7 +10,7 @@ import logging
 from msgspec.structs import replace
 
 from dragoman.acp.link import TurnEnd
-from dragoman.acp.messages import FileRequest, PermissionRequest, SessionUpdate, ToolActivity
+from dragoman.acp.messages import FileRequest, OtherUpdate, PermissionRequest, SessionUpdate, ToolActivity
 from dragoman.backends.agent.machine.types import (
     AgentTurnEnded,
     Announced,
@@ -101,10 +101,13 @@ class AgentListener:
             return
         if isinstance(update.update, ToolActivity):
             self._announce(session, session.narrator.known(update.update))
+        if isinstance(update.update, OtherUpdate) and session.options.take(update.update):
+            self._host.on_offer(session)
         for part in session.narrator.parts(update.update):
             if isinstance(part, UsagePart):
                 # The next one replaces it, so it does not go to the backlog, but waits for a reply.
                 self._usage = part
+                self._host.on_usage(part)
                 continue
             if self._is_silenced:
                 self._is_silenced = isinstance(part, ThinkingPart | ActivityPart | PlanPart)

@@ -24,6 +24,7 @@ from dragoman.acp.messages import (
     StdioServer,
 )
 from dragoman.backends.agent.profile.observations import Observations, name_of
+from dragoman.backends.agent.profile.offer import RememberedOffer, logins_of
 from dragoman.backends.agent.profile.settings import AgentSettings
 from dragoman.backends.agent.session.history_listener import HistoryListener
 from dragoman.backends.agent.session.listener import AgentListener
@@ -71,6 +72,7 @@ async def open_session(
     listener: AgentListener,
     clock: Clock,
     observations: Observations,
+    offer: RememberedOffer,
 ) -> AgentSession:
     """Start an agent and open its session. Raises `LanguageModelError` after ending what was started."""
     agent = await launch(
@@ -79,7 +81,9 @@ async def open_session(
     endpoint: Endpoint | None = None
     try:
         await started(agent, agent.link.initialize(files=settings.fs), settings, clock)
-        name = name_of(agent.link.info.agent_info, settings.command)
+        info = agent.link.info
+        offer.note(logins=logins_of(info.auth_methods, settings.command, settings.own_env))
+        name = name_of(info.agent_info, settings.command)
         traits = settings.traits.after(observations.of(name))
         endpoint = server.endpoint(
             # Random, so that no model can name it by chance.
@@ -96,6 +100,7 @@ async def open_session(
         endpoint.on_listed = session.on_listed
         session.began_without_tools = not plan.tools
         await started(agent, _enter(session, settings, plan, listener, clock), settings, clock)
+        offer.note(options=session.options.offered)
     except BaseException:
         if endpoint is not None:
             await endpoint.close()
@@ -217,6 +222,7 @@ async def _begin(
     )
     session.id, session.is_new = created.session_id, True
     await configure(link, session.id, created, settings)
+    session.options.begin(created, settings.mode, settings.options)
 
 
 async def _take_up(
@@ -242,6 +248,7 @@ async def _take_up(
         return None
     session.id, session.is_new = previous, False
     await configure(link, session.id, taken_up, settings)
+    session.options.begin(taken_up, settings.mode, settings.options)
     return history
 
 
@@ -252,10 +259,10 @@ async def logged_in(
     try:
         return await ask()
     except LanguageModelError as error:
-        if error.kind != "auth_required" or settings.auth is None:
+        if error.kind != "auth_required" or (method := settings.login_method) is None:
             raise
-    _log.info("%s requires a login: using %s", settings.name, settings.auth)
-    await link.authenticate(settings.auth)
+    _log.info("%s requires a login: using %s", settings.name, method)
+    await link.authenticate(method)
     return await ask()
 
 

@@ -63,10 +63,13 @@ _NO_PERSON = "No person could be asked."
 
 @dataclass(frozen=True, slots=True)
 class _DecidedUnasked:
-    """A request that was decided without a person: the answer to the agent, and what the user sees of it."""
+    """A request that was decided without a person: the answer to the agent, and what the user sees of it.
+
+    The chat that switched a mode on shows what the mode allows, with the change.
+    """
 
     answer: Granted | Refused
-    shown: Part
+    shown: Part | None
 
     @property
     def granted(self) -> bool:
@@ -91,10 +94,12 @@ class PermissionRequests:
         self._record = record
         self._clock = clock
         self._console_requests = console_requests
-        # The front end that the latest request came from, the program behind it, and the id of the response to it.
+        # The front end that the latest request came from, the program behind it, the id of the response to it, and whether
+        # the program sees parts when they are reported.
         self.where = ""
         self.program = ""
         self.response_id: str | None = None
+        self.is_live = True
         # Whether the client may learn where the operator's files are.
         self.sees_paths = True
         self._conversation = conversation
@@ -174,10 +179,11 @@ class PermissionRequests:
                 self._hand_over(self._pending(waiting), incoming, dispatch)
             else:
                 self._hand_over(self._ask_at_console(waiting, dispatch), incoming, dispatch)
-                self._console_requests.announce(action, self.response_id, dispatch)
+                self._console_requests.announce(action, self.response_id, dispatch, is_live=self.is_live)
             return
         notice_text = answer(asked.answer)
-        dispatch(Spoke(asked.shown))
+        if asked.shown is not None:
+            dispatch(Spoke(asked.shown))
         if notice_text:
             dispatch(Spoke(notice_part(notice_text)))
 
@@ -229,6 +235,8 @@ class PermissionRequests:
         action = asked.action
         if isinstance(decision, Allowed):
             self._decided(asked, decision.by, decision.reason, allowed=True)
+            if decision.by == "mode":
+                return _DecidedUnasked(Granted(), None)
             line = f"{in_one_line(action, 'may')} · {self._for_client(decision.why, decision.rules)}"
             note = ActivityNote(new_activity_id(), line, "other", "completed", text=f"\n\n✓ {escape(line)}\n")
             return _DecidedUnasked(Granted(), note)

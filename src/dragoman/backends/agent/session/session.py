@@ -16,6 +16,7 @@ from dragoman.acp.messages import (
 from dragoman.backends.agent.profile.observations import Observed
 from dragoman.backends.agent.profile.traits import Traits, recognise, recognise_request
 from dragoman.backends.agent.reply.narrator import Narrator
+from dragoman.backends.agent.session.options import SessionOptions
 from dragoman.backends.agent.toolserver import Endpoint
 
 __all__ = ["AgentSession", "TurnListener"]
@@ -52,6 +53,7 @@ class AgentSession:
         self._notices: list[str] = []
         self.narrator = Narrator(lambda activity: self.own_tool((activity,)) is not None)
         self.traits = traits
+        self.options = SessionOptions(agent.name)
         self._learn = learn
         # It was loaded, and until the end of the first turn the agent may still send its history.
         self.may_send_history = False

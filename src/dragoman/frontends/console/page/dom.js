@@ -48,6 +48,18 @@ export function foreign(text, className = '') {
 }
 
 /**
+ * A text from outside, in which what stands between two backquotes is code. With more backquotes it is shown as it is.
+ *
+ * @param {string} text
+ */
+export function withCode(text) {
+  const parts = text.split('`');
+  if (parts.length !== 3) return foreign(text);
+  const [before = '', code = '', after = ''] = parts;
+  return h('bdi', { dir: 'auto' }, before, h('code', {}, foreign(code)), after);
+}
+
+/**
  * @param {string} label
  * @param {string} className
  * @param {(event: MouseEvent) => void} click

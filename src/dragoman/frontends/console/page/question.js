@@ -8,7 +8,7 @@
 
 import { ApiError, Unreachable, call, now } from './api.js';
 import { ask } from './dialogs.js';
-import { ago, announce, button, enable, focusOn, foreign, h, present, problem } from './dom.js';
+import { ago, announce, button, enable, focusOn, foreign, h, present, problem, withCode } from './dom.js';
 import { Guard } from './guard.js';
 import { facts, sectionElements, scrollable } from './sections.js';
 import { texts } from './texts.js';
@@ -142,7 +142,7 @@ export class QuestionCard {
     const { why, covers, rules } = this.question;
     const rows = [
       ...(why ? [{ label: words.why, value: why }] : []),
-      ...(covers ? [{ label: words.coversShort, value: covers }] : []),
+      ...(covers ? [{ label: words.covers, value: covers }] : []),
     ];
     const matched = rules.map((rule) =>
       h(
@@ -202,12 +202,16 @@ export class QuestionCard {
       return h('div', { class: 'level' }, control, hint);
     });
     const { covers } = this.question;
+    const [before = '', command = '', after = ''] = words.revoking;
     return h(
       'div',
       { class: 'panel' },
       covers ? h('p', {}, `${words.covers}: `, foreign(covers)) : null,
       this.#isWhole ? null : h('p', { class: 'caution' }, words.showFirst),
       ...rows,
+      levels.includes('workspace') || levels.includes('always')
+        ? h('p', { class: 'hint' }, before, h('code', {}, command), after)
+        : null,
     );
   }
 
@@ -317,7 +321,7 @@ export class QuestionCard {
         checked: index === 0,
         change: () => (chosen = offer.toml),
       });
-      const label = h('label', { for: radio.id }, radio, foreign(offer.words));
+      const label = h('label', { for: radio.id }, radio, withCode(offer.words));
       return h('div', { class: 'offer' }, label, ...scrollable(offer.toml, offer.words, 'toml'));
     });
     const file = h('p', {}, foreign(words.ruleFile(question.rules_file)));

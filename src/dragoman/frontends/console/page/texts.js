@@ -48,7 +48,7 @@ export const texts = {
   views: { inbox: 'Inbox', conversations: 'Conversations', devices: 'Devices', pair: 'Pair this device' },
 
   pair: {
-    where: ['In the terminal where ', 'dragoman serve', ' runs, press ', 'p', '. It shows a code. A device that is paired already makes one under Devices.'],
+    where: ['Type the code that ', 'dragoman serve', ' printed in its terminal. For a new one, press ', 'p', ' there. A device that is paired already makes one under Devices.'],
     valid: 'A code is valid for two minutes, and works once.',
     filled: 'The code comes from the link that you opened. Press Pair if you opened it yourself.',
     code: 'Code',
@@ -96,7 +96,6 @@ export const texts = {
     sensitive: 'Sensitive',
     asked: 'asked',
     covers: 'A lasting yes covers',
-    coversShort: 'For longer',
     why: 'Why',
     rules: 'Rules',
     /** @param {string} label @param {number} lines */
@@ -124,10 +123,11 @@ export const texts = {
     levelHints: {
       once: '',
       session: 'In this conversation.',
-      workspace: 'In this workspace, until you take it back.',
-      always: 'Also when the server works elsewhere, until you take it back.',
+      workspace: 'In every conversation that works in this folder, also after a restart.',
+      always: 'Also in conversations that work in another folder. The action itself stays in its folder.',
       rule: 'You see the rule before it is written.',
     },
+    revoking: ['To take one of the last two back, use ', 'dragoman approvals', ' on the server’s machine.'],
     showFirst: 'Press “Show all of it” first. A lasting yes needs the whole text.',
     reason: 'Reason, for the agent',
     sendDeny: 'Deny with this reason',
@@ -241,7 +241,7 @@ export const texts = {
       return `Allowed ${LEVELS[outcome.rule ? 'rule' : (outcome.level ?? 'once')]}${by}`;
     }
     if (outcome.state === 'denied') return `Denied${by}`;
-    return outcome.state === 'expired' ? 'Time ran out, so it was denied' : 'Ended without a decision';
+    return outcome.state === 'expired' ? 'Time ran out, so it was denied' : 'Ended without a decision: the program disconnected, the turn ended, or the agent withdrew the question';
   },
 
   /** @param {number} seconds */

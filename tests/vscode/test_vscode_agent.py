@@ -1,0 +1,217 @@
+"""What belongs to the agent, in the editor: modes and options, commands, the login, its context."""
+
+from __future__ import annotations
+
+import base64
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dragoman.jsonrpc import RemoteError
+from fake_agent.steps import prompt
+from vscode.editor import Chat, Editor, editor_in, noted, soon
+
+_MODES = {
+    "currentModeId": "default",
+    "availableModes": [
+        {"id": "default", "name": "Ask", "description": "Asks before it changes anything"},
+        {"id": "plan", "name": "Plan"},
+        {"id": "yolo", "name": "Full access", "description": "Bypasses all permission checks"},
+    ],
+}
+_MODEL = {
+    "id": "model",
+    "name": "Model",
+    "category": "model",
+    "type": "select",
+    "currentValue": "small",
+    "options": [
+        {"group": "g", "name": "Group", "options": [{"value": "small", "name": "Small"}]},
+        {"value": "opus", "name": "Opus", "description": "The large one"},
+    ],
+}
+_FAST = {"id": "fast", "name": "Fast", "type": "boolean", "currentValue": False}
+_STATE = {"modes": _MODES, "configOptions": [_MODEL, _FAST]}
+_COMMANDS = [
+    {"name": "review", "description": "Review the changes", "input": {"hint": "[branch]"}},
+    {"name": "status", "description": "Show the state", "input": None},
+]
+
+
+def _chosen(editor: Editor, **values: object) -> Chat:
+    return Chat(editor, "fake", options={"modelConfiguration": values})
+
+
+def _set(folder: Path) -> list[object]:
+    return [
+        *(params["modeId"] for params in noted(folder, "session/set_mode")),
+        *(f"{params['configId']}={params['value']}" for params in noted(folder, "session/set_config_option")),
+    ]
+
+
+async def _offer(editor: Editor, *, look: bool = False) -> dict[str, Any]:
+    offer = await editor.ask("agent/options", {"modelId": "fake", "look": look})
+    assert isinstance(offer, dict)
+    return offer
+
+
+async def test_a_mode_and_a_model_are_set_before_the_prompt_and_only_once(tmp_path: Path) -> None:
+    async with editor_in(tmp_path, state=_STATE) as (editor, _):
+        chat = _chosen(editor, mode="plan", model="opus", fast=True)
+        assert (await chat.say("hello")).text == 'echo: ["hello"]'
+        await chat.say("again")
+        assert _set(tmp_path) == ["plan", "model=opus", "fast=True"]
+        lines = (tmp_path / "journal").read_text().splitlines()
+        order = [entry["method"] for entry in map(json.loads, lines)]
+        assert order.index("session/set_mode") < order.index("session/prompt")
+
+
+async def test_without_a_choice_the_session_gets_back_what_it_had(tmp_path: Path) -> None:
+    async with editor_in(tmp_path, state=_STATE) as (editor, _):
+        chat = _chosen(editor, mode="plan", model="opus")
+        await chat.say("hello")
+        chat.options = {}
+        await chat.say("and now?")
+        assert _set(tmp_path) == ["plan", "default", "model=opus", "model=small"]
+
+
+async def test_a_mode_that_the_agent_left_itself_is_set_again(tmp_path: Path) -> None:
+    left = {"sessionUpdate": "current_mode_update", "currentModeId": "default"}
+    async with editor_in(tmp_path, state=_STATE) as (editor, _):
+        chat = _chosen(editor, mode="plan")
+        await chat.say(prompt(["update", left], ["say", "done"]))
+        await chat.say("on")
+        assert _set(tmp_path) == ["plan", "plan"]
+
+
+async def test_a_value_that_the_agent_refuses_is_told_in_one_line_and_once(tmp_path: Path) -> None:
+    async with editor_in(tmp_path, state=_STATE, takes_not=["yolo"]) as (editor, _):
+        chat = _chosen(editor, mode="yolo", model="tiny", depth="deep")
+        answer = await chat.say("hello")
+        told = [line for line in answer.text.splitlines() if "did not take" in line]
+        assert [word in line for line, word in zip(told, ("yolo", "tiny", "deep"), strict=True)] == [True] * 3
+        assert "not for you" in told[0]
+        assert answer.text.endswith('echo: ["hello"]')
+        # Only what it offers is tried.
+        assert _set(tmp_path) == ["yolo"]
+        assert (await chat.say("again")).text == 'echo: ["again"]'
+
+
+async def test_the_editor_learns_what_the_agent_offers_and_remembers_it(tmp_path: Path) -> None:
+    async with editor_in(tmp_path, state=_STATE, commands=_COMMANDS) as (editor, _):
+        [before] = [model for model in await _models(editor) if model["id"] == "fake"]
+        assert "configurationSchema" not in before
+        assert await _offer(editor) == {}
+        await Chat(editor, "fake").say("hello")
+        await soon(editor.models_changed.wait())
+        offer = await _offer(editor)
+        mode, model, fast = offer["options"]
+        assert (mode["id"], mode["category"], mode["current"]) == ("mode", "mode", "default")
+        assert mode["values"][2] == {
+            "value": "yolo",
+            "name": "Full access",
+            "description": "Bypasses all permission checks",
+        }
+        assert [choice["value"] for choice in model["values"]] == ["small", "opus"]
+        assert [choice["value"] for choice in fast["values"]] == [True, False]
+        assert [command["name"] for command in offer["commands"]] == ["review", "status"]
+        assert offer["commands"][0]["hint"] == "[branch]"
+        [after] = [model for model in await _models(editor) if model["id"] == "fake"]
+        schema = after["configurationSchema"]["properties"]
+        assert schema["mode"]["enum"] == ["default", "plan", "yolo"]
+        assert schema["mode"]["enumDescriptions"][2] == "Bypasses all permission checks"
+        assert "default" not in schema["mode"]
+    async with editor_in(tmp_path, state=_STATE, commands=_COMMANDS) as (editor, _):
+        started = len(noted(tmp_path, "started"))
+        assert await _offer(editor) == offer
+        assert len(noted(tmp_path, "started")) == started
+
+
+async def _models(editor: Editor) -> list[dict[str, Any]]:
+    listed = await editor.ask("lm/provideLanguageModelChatInformation", {"silent": True})
+    models: list[dict[str, Any]] = listed["models"]
+    return models
+
+
+async def test_options_are_known_before_the_first_prompt_if_the_user_asks(tmp_path: Path) -> None:
+    async with editor_in(tmp_path, state=_STATE, commands=_COMMANDS, close=True) as (editor, _):
+        offer = await _offer(editor, look=True)
+        assert [option["id"] for option in offer["options"]] == ["mode", "model", "fast"]
+        assert [command["name"] for command in offer["commands"]] == ["review", "status"]
+        assert len(noted(tmp_path, "session/close")) == 1
+        assert noted(tmp_path, "session/prompt") == []
+
+
+async def test_a_command_is_the_first_thing_that_the_agent_reads(tmp_path: Path) -> None:
+    async with editor_in(tmp_path, commands=_COMMANDS) as (editor, _):
+        context = {"role": "system", "content": [{"type": "text", "value": "The editor is dark."}]}
+        chat = Chat(editor, "fake", history=[context])
+        await chat.say("hello")
+        assert (await chat.say("/review main")).text == 'echo: ["/review main"]'
+        # What is no command of the agent is text.
+        other = Chat(editor, "fake", history=[context])
+        assert "The editor is dark." in (await other.say("/unknown")).text
+        fresh = Chat(editor, "fake", history=[context])
+        assert (await fresh.say("/status")).text == 'echo: ["/status"]'
+        # The context was not lost.
+        assert "The editor is dark." in (await fresh.say("and now?")).text
+
+
+_TERMINAL = {"id": "shell", "name": "Log in here", "type": "terminal", "args": ["--login"], "env": {"A": "1"}}
+_NAMED = {"id": "named", "name": "Log in", "_meta": {"terminal-auth": {"command": "x", "args": ["login"]}}}
+_OWN = {"id": "key", "name": "With the key", "description": "It has one"}
+
+
+async def test_the_ways_to_log_in_are_known_after_the_error(tmp_path: Path) -> None:
+    done = tmp_path / "logged-in"
+    methods = [_TERMINAL, _NAMED, _OWN]
+    async with editor_in(tmp_path, authentication=methods, login_file=str(done)) as (editor, _):
+        chat = Chat(editor, "fake")
+        refused = await chat.begin("hello").settled()
+        assert refused.kind == "auth_required"
+        assert "--login" in refused.error.error.message
+        started = len(noted(tmp_path, "started"))
+        shell, named, own = (await editor.ask("agent/logins", {"modelId": "fake"}))["logins"]
+        assert len(noted(tmp_path, "started")) == started
+        assert (shell["kind"], shell["terminal"]["command"][-1]) == ("terminal", "--login")
+        assert shell["terminal"]["env"] == {"A": "1"}
+        assert named["terminal"]["command"] == ["x", "login"]
+        assert (own["kind"], own["description"]) == ("agent", "It has one")
+        # The person logs in in the terminal. The same prompt then works, with no restart.
+        done.touch()
+        assert (await chat.end(chat.begin())).text == 'echo: ["hello"]'
+
+
+async def test_a_login_that_the_agent_does_itself_holds_for_the_next_prompt(tmp_path: Path) -> None:
+    async with editor_in(tmp_path, authentication=[_OWN], login="key") as (editor, _):
+        chat = Chat(editor, "fake")
+        assert (await chat.begin("hello").settled()).kind == "auth_required"
+        assert await editor.ask("agent/login", {"modelId": "fake", "methodId": "key"}) == {}
+        assert (await chat.end(chat.begin())).text == 'echo: ["hello"]'
+        with pytest.raises(RemoteError, match="no way to log in"):
+            await editor.ask("agent/login", {"modelId": "fake", "methodId": "none"})
+
+
+async def test_a_login_is_found_before_any_prompt(tmp_path: Path) -> None:
+    async with editor_in(tmp_path, authentication=[_TERMINAL], login="shell") as (editor, _):
+        [shell] = (await editor.ask("agent/logins", {"modelId": "fake"}))["logins"]
+        assert shell["name"] == "Log in here"
+
+
+async def test_the_context_meter_shows_what_the_agent_reported(tmp_path: Path) -> None:
+    cost = {"amount": 0.25, "currency": "USD"}
+    used = {"sessionUpdate": "usage_update", "used": 53_000, "size": 200_000, "cost": cost}
+    async with editor_in(tmp_path) as (editor, _):
+        await _models(editor)
+        answer = await Chat(editor, "fake").say(prompt(["update", used], ["say", "done"]))
+        [usage] = [part for part in answer.parts if part.get("mimeType") == "usage"]
+        counted = json.loads(base64.b64decode(usage["data"]))
+        meter = {"prompt_tokens": 53_000, "completion_tokens": 0, "total_tokens": 53_000}
+        assert counted == {**meter, "context_size": 200_000, "cost": 0.25, "currency": "USD"}
+        await soon(editor.models_changed.wait())
+        [model] = [model for model in await _models(editor) if model["id"] == "fake"]
+        assert model["maxContextWindowTokens"] == 200_000
+        # VS Code shortens a chat that comes near this, and the agent would lose its memory.
+        assert model["maxInputTokens"] == 1_000_000

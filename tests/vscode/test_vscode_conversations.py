@@ -1,0 +1,87 @@
+"""The view of conversations: list, show, continue and delete what the journal has."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dragoman.jsonrpc import RemoteError
+from fake_agent.steps import prompt
+from vscode.editor import Chat, Editor, editor_in, noted
+
+
+async def _listed(editor: Editor, **wanted: object) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = (await editor.ask("conversations/list", wanted))["conversations"]
+    return found
+
+
+async def test_a_conversation_is_listed_and_shown(tmp_path: Path) -> None:
+    async with editor_in(tmp_path) as (editor, _):
+        assert await _listed(editor) == []
+        await Chat(editor, "fake").say("Where is the milk?")
+        [row] = await _listed(editor)
+        assert (row["title"], row["modelId"], row["state"]) == ("Where is the milk?", "fake", "idle")
+        assert row["keepsMemory"] is True
+        shown = await editor.ask("conversations/show", {"id": row["id"]})
+        assert shown["title"] == "Where is the milk?"
+        assert "## You\n\nWhere is the milk?\n\n## Agent\n\necho:" in shown["text"]
+        # Of another folder nothing is listed, unless all are wanted.
+        editor.peer.notify("workspace/didChangeFolders", {"workspaceFolders": [str(tmp_path / "other")]})
+        assert await _listed(editor) == []
+        [other] = await _listed(editor, all=True)
+        assert (other["id"], other["keepsMemory"]) == (row["id"], False)
+
+
+async def test_a_conversation_goes_on_after_a_restart_with_the_agents_memory(tmp_path: Path) -> None:
+    async with editor_in(tmp_path, resume=True) as (editor, _):
+        await Chat(editor, "fake").say(prompt(["say", "It is white."]))
+    async with editor_in(tmp_path, resume=True) as (editor, _):
+        [row] = await _listed(editor)
+        assert row["state"] == "stored"
+        stored = await editor.ask("conversations/messages", {"id": row["id"]})
+        assert (stored["modelId"], stored["keepsMemory"]) == ("fake", True)
+        assert stored["messages"][-1]["content"][-1] == {"type": "text", "value": "It is white."}
+        chat = Chat(editor, "fake", history=stored["messages"])
+        assert (await chat.say("And the butter?")).text == 'echo: ["And the butter?"]'
+        # The agent took its own session up: nothing was replayed.
+        [resumed] = noted(tmp_path, "session/resume")
+        assert noted(tmp_path, "session/prompt")[-1]["sessionId"] == resumed["sessionId"]
+        assert len(await _listed(editor)) == 1
+        await chat.say("Thanks.")
+        assert len(await _listed(editor)) == 1
+
+
+async def test_without_stored_content_a_conversation_still_goes_on(tmp_path: Path) -> None:
+    metadata = "[journal]\ncontent = 'metadata'\n"
+    async with editor_in(tmp_path, resume=True, configured=metadata) as (editor, _):
+        await Chat(editor, "fake").say(prompt(["say", "It is white."]))
+        [row] = await _listed(editor)
+        shown = await editor.ask("conversations/show", {"id": row["id"]})
+        assert "not stored" in shown["text"]
+        assert "white" not in shown["text"]
+        stored = await editor.ask("conversations/messages", {"id": row["id"]})
+        chat = Chat(editor, "fake", history=stored["messages"])
+        assert (await chat.say("And the butter?")).text == 'echo: ["And the butter?"]'
+        assert len(await _listed(editor)) == 1
+
+
+async def test_a_conversation_is_deleted_unless_it_is_under_way(tmp_path: Path) -> None:
+    async with editor_in(tmp_path) as (editor, _):
+        chat = Chat(editor, "fake")
+        await chat.say("hello")
+        running = chat.begin(prompt(["say", "so"], ["hang"]))
+        await running.until(lambda answer: answer.text)
+        [row] = await _listed(editor)
+        assert row["state"] == "answering"
+        with pytest.raises(RemoteError, match="under way"):
+            await editor.ask("conversations/delete", {"id": row["id"]})
+        running.cancel()
+        await running.settled()
+        while (await _listed(editor))[0]["state"] != "idle":
+            pass
+        assert await editor.ask("conversations/delete", {"id": row["id"]}) == {}
+        assert await _listed(editor) == []
+        with pytest.raises(RemoteError, match="There is no conversation"):
+            await editor.ask("conversations/show", {"id": row["id"]})
