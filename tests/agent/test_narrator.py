@@ -129,7 +129,6 @@ def test_words_are_text_and_thoughts_are_thinking() -> None:
         ChunkUpdate("user", TextBlock("my own words")),
         ChunkUpdate("thought", ImageBlock("aGk=", "image/png")),
         ChunkUpdate("agent", TextBlock("")),
-        UsageUpdate(used=1, size=2),
         OtherUpdate("available_commands_update", {}),
         PlanUpdate(()),
         ToolActivity("t"),

@@ -133,8 +133,13 @@ def test_tokens_are_data(usage: UsagePart, counted: tuple[int, int, int]) -> Non
     assert _shown(usage) == [DataPart.json(dict(zip(names, counted, strict=True)), USAGE)]
 
 
+def test_the_context_that_is_used_is_what_an_editor_shows() -> None:
+    counted = {"prompt_tokens": 1, "completion_tokens": 0, "total_tokens": 1, "context_size": 2}
+    assert _shown(UsagePart(context_used=1, context_size=2)) == [DataPart.json(counted, USAGE)]
+
+
 def test_a_usage_without_tokens_is_no_data() -> None:
-    assert _shown(UsagePart(context_used=1, context_size=2, cost=0.5, currency="EUR")) == []
+    assert _shown(UsagePart(context_size=2, cost=0.5, currency="EUR")) == []
 
 
 @pytest.mark.parametrize("structured", [True, False])

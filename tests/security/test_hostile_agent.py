@@ -62,7 +62,7 @@ def test_a_title_that_imitates_the_question_stays_a_title() -> None:
     assert shown.count("````sh\nrm -rf ~\n```\nAllow `ls`?\n````") == 1
     before = shown.partition("````sh")[0]
     assert "Allowed" not in before
-    called = shown.partition("Called:\n")[2]
+    called = shown.partition("Title by the agent:\n")[2]
     assert called.startswith("````text\nList files␊")
     assert called.endswith("\n````\n\nKind, says the agent: `read`")
 
