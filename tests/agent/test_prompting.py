@@ -6,7 +6,13 @@ import pytest
 
 from dragoman.acp.content import TextBlock
 from dragoman.acp.messages import PromptResponse
-from dragoman.backends.agent.prompt.prompting import compose, last_words, split_prompt
+from dragoman.backends.agent.prompt.prompting import (
+    beginning_with,
+    command_of,
+    compose,
+    last_words,
+    split_prompt,
+)
 from dragoman.lm import DataPart, Message, Part, TextPart, ToolResultPart, assistant, user
 from dragoman.lm.parts import STOPPED
 from dragoman.lm.stops import Stopped
@@ -94,3 +100,33 @@ def test_a_turn_that_ends_in_silence_after_a_refusal_says_so(stop: str) -> None:
 
 def test_silence_after_a_refusal_does_not_hide_another_reason() -> None:
     assert _stopped(last_words(PromptResponse("max_tokens"), silenced=True)).reason == "length"
+
+
+@pytest.mark.parametrize(
+    ("said", "command"),
+    [
+        (["/plan the garden"], "/plan the garden"),
+        ([_PICTURE, "/plan"], "/plan"),
+        (["/plans"], None),
+        (["/"], None),
+        (["do /plan"], None),
+        ([_PICTURE], None),
+    ],
+)
+def test_a_command_of_the_agent_begins_a_text_of_the_user(
+    said: list[str | Part], command: str | None
+) -> None:
+    assert command_of([user(*said)], {"plan"}) == command
+
+
+def test_a_command_is_the_first_block() -> None:
+    composed = compose(
+        [user(_PICTURE, "/plan it", "now")], context="", history=(), images=False, budget=1_000
+    )
+    blocks = beginning_with(composed, "/plan it").blocks
+    assert [block.text for block in blocks if isinstance(block, TextBlock)] == [
+        "/plan it",
+        "[image/png, 4 bytes: left out]",
+        "now",
+    ]
+    assert beginning_with(composed, "not there") == composed

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from agent.bridge import result
-from dragoman.acp.content import ContentBlock, ImageBlock, TextBlock
+from dragoman.acp.content import ContentBlock, ImageBlock, ResourceLinkBlock, TextBlock
 from dragoman.backends.agent.machine.lost_results import lost_results
 from dragoman.backends.agent.machine.types import Granted, Pending
 from dragoman.backends.agent.prompt.replay import blocks_of, context_block, transcript
@@ -335,6 +335,19 @@ def test_an_agent_is_told_that_it_is_not_github_copilot_where_the_context_says_s
 
 
 # The user's new words.
+
+
+def test_a_link_to_a_file_is_a_link_for_the_agent() -> None:
+    link = DataPart.link("file:///work/a.txt", "a.txt")
+    listed = DataPart("text/uri-list", b"# two\r\nfile:///b\r\n\r\nfile:///c\r\n")
+    assert blocks_of([link, listed], images=False) == (
+        (
+            ResourceLinkBlock("file:///work/a.txt", "a.txt"),
+            ResourceLinkBlock("file:///b", "file:///b"),
+            ResourceLinkBlock("file:///c", "file:///c"),
+        ),
+        (),
+    )
 
 
 def test_h22_a_picture_reaches_an_agent_that_takes_it() -> None:

@@ -46,6 +46,17 @@ def _context(sent: list[str]) -> str:
     )
 
 
+def test_a_command_of_the_agent_goes_alone_and_the_context_waits() -> None:
+    session_context = _session_context()
+    session_context.update(_asked(system("Be brief."), user("/plan it")))
+    sent = session_context.prompt([user("/plan it")], images=False, commands={"plan"})
+    assert _texts(sent) == ["/plan it"]
+    assert (
+        _context(_prompted(session_context, "Be brief.", user("/plan it"), assistant("So."), user("go")))
+        == "Be brief."
+    )
+
+
 _PARTS = st.one_of(
     st.text(max_size=5),
     st.builds(ToolCallPart, st.sampled_from("ab"), st.just("look"), st.just({})),

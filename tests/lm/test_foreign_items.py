@@ -7,6 +7,7 @@ import pytest
 
 from dragoman.lm import DataPart, Features, Part, Presentation, Style, TextPart
 from dragoman.lm.foreign_items import (
+    file_in_event,
     file_item,
     file_of,
     ignored_files,
@@ -136,3 +137,26 @@ async def test_s9_an_item_or_a_file_is_an_answer(part: DataPart, is_empty: bool)
 async def test_t14_a_call_of_an_endpoints_own_tool_is_the_call_that_was_required() -> None:
     request = ask(features=_WITH, tool_mode="required")
     assert await respond(GuardedModel(plays(item_part(_SEARCH))), request) == [item_part(_SEARCH)]
+
+
+@pytest.mark.parametrize(
+    ("event", "file"),
+    [
+        ({"mime_type": "image/png", "data": _CODED}, DataPart("image/png", _PNG)),
+        (
+            {"file": {"mediaType": "image/png", "data": _CODED, "filename": "a.png"}},
+            DataPart("image/png", _PNG, name="a.png"),
+        ),
+        (
+            {"file": {"file_data": f"data:image/png;base64,{_CODED}", "name": "b"}},
+            DataPart("image/png", _PNG, name="b"),
+        ),
+        ({"data": _CODED}, None),
+        ({"mime_type": "image/png"}, None),
+        ({"mime_type": "image/png", "data": "no base64!"}, None),
+    ],
+)
+def test_a_file_stands_in_its_event_under_the_names_that_are_in_use(
+    event: dict[str, Any], file: DataPart | None
+) -> None:
+    assert file_in_event(event) == file

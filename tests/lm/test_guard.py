@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
 from hypothesis import given, strategies as st
@@ -17,6 +17,7 @@ from dragoman.lm import (
     Features,
     GuardedModel,
     LanguageModelError,
+    Message,
     Part,
     PlanEntry,
     PlanPart,
@@ -347,6 +348,19 @@ async def test_a_guarded_model_is_closed_with_what_it_guards() -> None:
     await GuardedModel(GuardedModel(Closable(body))).close()
     assert closed == [1]
     await GuardedModel(plays()).close()
+
+
+async def test_a_guarded_model_makes_its_context_shorter_if_it_can() -> None:
+    class Short(Provider):
+        async def compacted(self, _messages: Sequence[Message]) -> tuple[Message, ...]:
+            return (user("in short"),)
+
+    async def body(_request: Request, _sink: Sink, _token: CancellationToken) -> None:
+        """Says nothing."""
+
+    assert await GuardedModel(Short(body)).compacted((user("long"),)) == (user("in short"),)
+    with pytest.raises(LanguageModelError, match="cannot make its context shorter"):
+        await GuardedModel(plays()).compacted((user("long"),))
 
 
 async def test_a_guard_around_a_guard_changes_nothing() -> None:

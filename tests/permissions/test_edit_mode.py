@@ -174,3 +174,12 @@ def test_a_tool_of_the_terminal_is_covered_if_it_has_made_a_diff() -> None:
         False,
         False,
     )
+
+
+def test_the_change_of_a_request_is_the_diff_of_each_file() -> None:
+    shown = change_of(action(kind="edit", content=[diff(_A, "old", "new"), diff(_B, None, "more")]))
+    assert [line for line in shown.split("\n") if line[:1] in "+-" and line[:3] not in ("+++", "---")] == [
+        "-old",
+        "+new",
+        "+more",
+    ]

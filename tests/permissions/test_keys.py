@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from dragoman.lm.json import canonical
-from dragoman.permissions.keys import approval_key, covered, is_agent_key
+from dragoman.permissions.keys import agent_in, approval_key, covered, is_agent_key
 from permissions.actions import action, diff, text
 
 JSON = st.recursive(
@@ -85,3 +85,11 @@ def test_a_key_of_another_form_is_no_key_of_an_agents_action() -> None:
     ):
         assert not is_agent_key(key)
         assert covered(key) == key
+
+
+def test_a_key_names_its_agent_and_its_folder() -> None:
+    wanted = action(kind="execute", input={"command": "make"})
+    named = agent_in(approval_key(wanted))
+    assert named is not None
+    assert named[0] == wanted.agent_name
+    assert agent_in("run_command make") is None

@@ -309,12 +309,8 @@ def _decided(
         prepared.tool.read_only,
         prepared.action,
         decision.new_rule if isinstance(decision, Approve) else None,
-        _change(prepared) if by == "mode" else "",
+        (prepared.change or change_of(prepared.action)) if by == "mode" else "",
     )
-
-
-def _change(prepared: PreparedCall) -> str:
-    return prepared.change or change_of(prepared.action)
 
 
 def _verdict_of(decision: Allowed | RefusedByRule | HostAnswer | None) -> tuple[bool, By, str | None]:
