@@ -137,6 +137,20 @@ async def test_an_answer_with_edits_ends_with_them_and_they_can_be_reviewed_and_
             await editor.ask("edits/undo", {"turn": news["turn"]})
 
 
+async def test_edits_of_an_earlier_answer_are_no_news_of_this_one(tmp_path: Path) -> None:
+    """The first was asked for in agent mode, which shows no buttons."""
+    notes = tmp_path / "notes.txt"
+    notes.write_text("one")
+    steps = prompt(_ask((notes, "one", "two")), ["put", str(notes), "two"], ["say", "Done."])
+    async with editor_in(tmp_path, initialized=False) as (editor, _):
+        await editor.initialize(tmp_path, activity=True)
+        chat = Chat(editor, "fake", options={"modelOptions": {"_dragomanActivity": False}})
+        assert _news(await _approved(chat, await chat.say(steps))) is None
+        chat.options = {}
+        assert _news(await chat.say("and now?")) is None
+        assert len((await editor.ask("edits/list", {}))["turns"]) == 1
+
+
 async def test_undo_leaves_files_alone_that_have_changed_since_and_names_them(tmp_path: Path) -> None:
     mine, theirs, dirty, open_, made = (tmp_path / f"{name}.txt" for name in "mtdon")
     diffs = []

@@ -187,6 +187,7 @@ export class Editor {
   /** As a person does it: a page that is merely torn down leaves VS Code no time to write down what it shows. */
   async reload({ withBuiltInChat = false } = {}) {
     const before = this.witnessed('built-in chat').length;
+    const activated = this.witnessed('activated').length;
     await this.page.evaluate(() => {
       globalThis.isOfBefore = true;
     });
@@ -194,6 +195,8 @@ export class Editor {
     await until('another page', () => this.page.evaluate(() => !globalThis.isOfBefore).catch(() => false), STARTUP);
     await this.page.waitForSelector('.monaco-workbench', { timeout: STARTUP });
     await this.chat.input.waitFor({ timeout: STARTUP });
+    // Before that the window does not know the participants of extensions, and takes `@dragoman` for words.
+    await until('the extensions', () => this.witnessed('activated').length > activated, STARTUP);
     if (withBuiltInChat) {
       await until('the built-in chat', () => this.witnessed('built-in chat').length > before, STARTUP);
     }

@@ -11,7 +11,7 @@ import asyncio
 import os.path
 import secrets
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import PurePath
@@ -49,8 +49,6 @@ class EditTurn:
     id: str = field(default_factory=lambda: f"edits_{secrets.token_hex(8)}")
     at: datetime = field(default_factory=lambda: datetime.now(UTC))
     files: dict[str, ChangedFile] = field(default_factory=dict)
-    # Whether its client was told about it.
-    is_announced: bool = False
 
     @property
     def has_room(self) -> bool:
@@ -131,13 +129,14 @@ class EditLog:
     def find(self, turn: str) -> EditTurn | None:
         return next((each for each in self._ended if each.id == turn), None)
 
-    def take_news(self, conversation: str) -> EditTurn | None:
-        """The last turn of a conversation, if its client was not told about it yet."""
+    def ended_turns(self) -> frozenset[str]:
+        """The ids of all turns that have ended."""
+        return frozenset(each.id for each in self._ended)
+
+    def ended_since(self, before: Collection[str], conversation: str) -> EditTurn | None:
+        """The last turn of a conversation, if it is not among these: it has ended since."""
         turn = next((each for each in self.newest_first() if each.conversation == conversation), None)
-        if turn is None or turn.is_announced:
-            return None
-        turn.is_announced = True
-        return turn
+        return None if turn is None or turn.id in before else turn
 
     def forget(self, turn: EditTurn, path: str) -> None:
         """A file's change was taken back."""

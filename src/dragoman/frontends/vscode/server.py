@@ -275,11 +275,12 @@ class VsCodeServer:
             options = msgspec.structs.replace(options, model_options=marked)
         request = Request(unrendered_messages(chat.messages), options, consumer)
         sink = _PartSink(self._connection, incoming)
+        ended_before = self._edits.ended_turns()
         try:
             await model.respond(request, sink, incoming.token)
             if consumer.features.activity and sink.conversation is not None:
                 await self._edits.settled()
-                if (turn := self._edits.take_news(sink.conversation)) is not None:
+                if (turn := self._edits.ended_since(ended_before, sink.conversation)) is not None:
                     sink.report(DataPart.json(edits_news(turn), EDITS))
         finally:
             if isinstance(model, Delivery) and sink.conversation is not None:
