@@ -132,6 +132,7 @@ class Chat:
     tool_mode: ToolMode = "auto"
     # What its client says about the request itself.
     model_options: JsonObject = field(default_factory=dict)
+    model_configuration: JsonObject = field(default_factory=dict)
 
     def begin(self, *messages: Message, heard: Heard | None = None) -> Going:
         self.history += messages
@@ -150,6 +151,7 @@ class Chat:
             self.tool_mode,
             {**self.model_options, "_aside": True} if self.is_aside else self.model_options,
             answer_form=self.form,
+            model_configuration=self.model_configuration,
         )
         request = Request(tuple(self.history), options, consumer)
         task = asyncio.create_task(self.model.respond(request, heard, source.token))

@@ -215,3 +215,17 @@ async def test_t9_an_agent_that_does_not_say_so_is_not_steered(bridge: Bridge) -
     answer = await chat.begin(user(result(asked.calls[0], "seen")), user("and hurry")).end()
     assert answer.text.endswith(' the end. echo: ["and hurry"]')
     assert bridge.noted("_session/steering") == []
+
+
+async def test_h21_no_prompt_is_sent_while_it_is_unknown_which_mode_the_agent_is_in(bridge: Bridge) -> None:
+    """A mode that the agent never answered for may hold or not."""
+    modes = {"currentModeId": "ask", "availableModes": [{"id": "ask"}, {"id": "yolo"}]}
+    chat = bridge.chat(timing=Timing(grace=0.1), state={"modes": modes}, lost=["yolo"])
+    chat.model_configuration = {"mode": "yolo"}
+    with pytest.raises(LanguageModelError, match=r"unknown value now.*“ask”.*did not answer in time"):
+        await chat.say("hello")
+    assert bridge.noted("session/prompt") == []
+    # The user takes the choice back: the mode is set, although the agent never said that it had left it.
+    chat.model_configuration = {}
+    await chat.say("and now?")
+    assert [params["modeId"] for params in bridge.noted("session/set_mode")] == ["yolo", "ask"]

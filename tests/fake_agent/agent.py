@@ -23,6 +23,7 @@ one argument is a JSON object of options:
     steers          whether it takes words in mid-turn: true, or the outcome that it answers instead
     state           {…}: what it says of the modes and options of a session that it opens, and remembers what it is told
     takes_not       values of modes and options that it refuses
+    lost            values of modes and options that it takes without an answer
     commands        what it says of its commands, when a session has begun
     login_file      it is logged in when that file is there, as after a login in a terminal
 """
@@ -168,6 +169,8 @@ class Agent:
         value = params.get("value", params.get("modeId"))
         if value in self.options.get("takes_not", []):
             incoming.fail(-32602, f"{value} is not for you")
+            return
+        if value in self.options.get("lost", []):
             return
         options = self.options.get("state", {}).get("configOptions")
         for option in options or []:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from dragoman.jsonrpc import RemoteError
+from faults.world import until
 from fake_agent.steps import prompt
 from vscode.editor import Chat, Editor, editor_in, noted, soon
 
@@ -86,17 +87,75 @@ async def test_a_mode_that_the_agent_left_itself_is_set_again(tmp_path: Path) ->
         assert _set(tmp_path) == ["plan", "plan"]
 
 
-async def test_a_value_that_the_agent_refuses_is_told_in_one_line_and_once(tmp_path: Path) -> None:
-    async with editor_in(tmp_path, state=_STATE, takes_not=["yolo"]) as (editor, _):
-        chat = _chosen(editor, mode="yolo", model="tiny", depth="deep")
+def _sent(folder: Path) -> list[str]:
+    return [block["text"] for params in noted(folder, "session/prompt") for block in params["prompt"]]
+
+
+async def test_an_option_that_the_agent_does_not_have_is_told_in_one_line_and_once(tmp_path: Path) -> None:
+    async with editor_in(tmp_path, state=_STATE) as (editor, _):
+        chat = _chosen(editor, depth="deep")
         answer = await chat.say("hello")
-        told = [line for line in answer.text.splitlines() if "did not take" in line]
-        assert [word in line for line, word in zip(told, ("yolo", "tiny", "deep"), strict=True)] == [True] * 3
-        assert "not for you" in told[0]
+        [told] = [line for line in answer.text.splitlines() if "did not take" in line]
+        assert "deep" in told
         assert answer.text.endswith('echo: ["hello"]')
-        # Only what it offers is tried.
-        assert _set(tmp_path) == ["yolo"]
         assert (await chat.say("again")).text == 'echo: ["again"]'
+
+
+@pytest.mark.parametrize(
+    ("chosen", "said"),
+    [
+        ({"mode": "plan"}, ("“Plan” (plan) for Mode", "is still “Ask” (default)", "plan is not for you")),
+        ({"model": "tiny"}, ("“tiny” for Model", "is still “Small” (small)", "does not offer that value")),
+    ],
+)
+async def test_a_value_that_cannot_be_set_fails_the_turn(
+    tmp_path: Path, chosen: dict[str, object], said: tuple[str, ...]
+) -> None:
+    async with editor_in(tmp_path, state=_STATE, takes_not=["plan"]) as (editor, _):
+        chat = _chosen(editor, **chosen)
+        for text in ("hello", "again"):
+            failed = await chat.begin(text).settled()
+            assert failed.kind == "agent_failed"
+            message = failed.error.error.message
+            assert all(words in message for words in (*said, "was not sent", "start a new chat")), message
+        assert _sent(tmp_path) == []
+        # The choice is taken back, and the session is as it was.
+        chat.options = {}
+        assert "and now?" in (await chat.say("and now?")).text
+
+
+async def test_no_prompt_is_sent_in_a_mode_that_the_user_has_left(tmp_path: Path) -> None:
+    async with editor_in(tmp_path, state=_STATE, takes_not=["default"]) as (editor, _):
+        chat = _chosen(editor, mode="yolo")
+        await chat.say("hello")
+        chat.options = {}
+        for text in ("delete it", "delete it now"):
+            failed = await chat.begin(text).settled()
+            assert failed.kind == "agent_failed"
+            message = failed.error.error.message
+            assert "did not take “Ask” (default) for Mode, which is still “Full access” (yolo)" in message
+        # Each prompt has tried again.
+        assert _set(tmp_path) == ["yolo", "default", "default"]
+        assert _sent(tmp_path) == ["hello"]
+        chat.options = {"modelConfiguration": {"mode": "plan"}}
+        await chat.say("look at it")
+        assert _set(tmp_path)[-1] == "plan"
+        assert len(noted(tmp_path, "session/prompt")) == 2
+
+
+async def test_a_prompt_that_is_cancelled_before_its_mode_is_set_is_not_sent(tmp_path: Path) -> None:
+    async with editor_in(tmp_path, state=_STATE, lost=["default"]) as (editor, _):
+        chat = _chosen(editor, mode="yolo")
+        await chat.say("hello")
+        chat.options = {}
+        answer = chat.begin("delete it")
+        await until(lambda: _set(tmp_path) == ["yolo", "default"], "the mode to be set")
+        answer.cancel()
+        await answer.settled()
+        chat.options = {"modelConfiguration": {"mode": "plan"}}
+        await chat.say("look at it")
+        assert _sent(tmp_path)[0] == "hello"
+        assert len(noted(tmp_path, "session/prompt")) == 2
 
 
 async def test_the_editor_learns_what_the_agent_offers_and_remembers_it(tmp_path: Path) -> None:

@@ -81,6 +81,7 @@ from dragoman.clock import Clock, DeadlinePassed, within
 from dragoman.conversations.identify import Identified
 from dragoman.conversations.ids import CallName, IdSigner, MarkerName
 from dragoman.conversations.records import Records, RequestKey, Scope
+from dragoman.jsonrpc import ConnectionClosed
 from dragoman.journal.agent_events import AgentLaunched, AgentStopped, CallSettled, ReplyEnded
 from dragoman.journal.events import AnyEvent
 from dragoman.journal.fold import ConversationState
@@ -741,29 +742,43 @@ class Conversation:
             self._held = None
             session.prompt(composed.blocks)
 
+        def withdraw() -> None:
+            # Not even with a cancel behind it may a prompt reach a session in another mode than its user wants.
+            self._held = None
+            self.dispatch(AgentTurnEnded(error=session.options.unanswered(self._wishes)))
+
         if session.options.differs(self._wishes):
-            self._held = send
-            self.tasks.wait(self._send_when_set(session, send))
+            self._held = withdraw
+            self.tasks.wait(self._send_when_set(session, send, withdraw))
         else:
             self._send_when_fit(session, send)
 
-    async def _send_when_set(self, session: AgentSession, send: Callable[[], None]) -> None:
-        """Set the options that the request wishes, then send the prompt."""
-        setting = session.options.apply(session.agent.link, session.id, self._wishes)
+    async def _send_when_set(
+        self, session: AgentSession, send: Callable[[], None], withdraw: Callable[[], None]
+    ) -> None:
+        """Set the options that the request wishes, then send the prompt. It is not sent in another mode."""
+        wishes = self._wishes
+        setting = session.options.apply(session.agent.link, session.id, wishes)
+        notices: tuple[str, ...] = ()
+        problem: LanguageModelError | None = None
         try:
             notices = await within(setting, self._settings.timing.grace, self._shared.clock)
         except DeadlinePassed:
-            notices = (f"{escape(self._settings.name)} did not say in time whether it took your options.",)
+            problem = session.options.unanswered(wishes)
         except LanguageModelError as error:
-            # The agent is gone, and an `AgentExited` event is about to follow.
-            _log.info("%s", error.sentence)
-            return
-        if self._session is not session or session.agent.has_exited:
+            problem = error
+        is_gone = problem is not None and isinstance(problem.__cause__, ConnectionClosed)
+        if is_gone or self._session is not session or session.agent.has_exited:
+            # An `AgentExited` event is about to follow.
             return
         self._shared.offer.note(options=session.options.offered)
-        if self._held is not send:
+        if self._held is not withdraw:
             return
         try:
+            if problem is not None:
+                self._held = None
+                self.dispatch(AgentTurnEnded(error=problem))
+                return
             for text in notices:
                 self._notice(text)
             self._send_when_fit(session, send)

@@ -2,13 +2,16 @@
 
 A request's wishes hold for its prompt. Before each prompt, those that differ from what the session has are set. An option
 that an earlier request changed, and that this one does not name, gets the value back that it had before. A change that
-the agent makes itself stands until a request wishes otherwise. A value that the agent refuses does not fail the turn: the
-user gets one line about it.
+the agent makes itself stands until a request wishes otherwise.
+
+A prompt is sent only in the values that its request wishes: a mode that does not ask may be the one that the user has just
+left. So an option that cannot be set fails the turn, and the next prompt tries again. An option that the session does not
+have cannot differ: the user gets one line about it, once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from dragoman.acp.link import AgentLink
 from dragoman.acp.messages import OtherUpdate, SessionCreated
@@ -30,8 +33,10 @@ class SessionOptions:
         self.commands: tuple[ModelCommand, ...] = ()
         # What requests have changed, with the values before that.
         self._before: dict[str, OptionValue] = {}
-        # Wishes that the agent refused: told once, and not tried again.
-        self._refused: set[tuple[str, OptionValue]] = set()
+        # Wishes for options that the session does not have: told once, and not tried again.
+        self._foreign: set[tuple[str, OptionValue]] = set()
+        # Options that the agent did not answer for: it may have changed them or not.
+        self._unsure: set[str] = set()
 
     @property
     def offered(self) -> tuple[ModelOption, ...]:
@@ -41,7 +46,8 @@ class SessionOptions:
         """Take what a session reports at its begin, and the values of the configuration, which it has now."""
         self._state = created
         self._before.clear()
-        self._refused.clear()
+        self._foreign.clear()
+        self._unsure.clear()
         if mode is not None:
             self._note(MODE, mode)
         for option, value in options.items():
@@ -67,11 +73,16 @@ class SessionOptions:
         return any(True for _ in self._changes(wishes))
 
     async def apply(self, link: AgentLink, session: str, wishes: Mapping[str, object]) -> tuple[str, ...]:
-        """Set what differs. Returns a notice about each value that the agent does not take."""
+        """Set what differs. Returns a notice about each option that the session does not have.
+
+        Raises `LanguageModelError` if the session is not in the values that the next prompt needs.
+        """
         notices: list[str] = []
+        foreign: list[tuple[str, OptionValue]] = []
+        problems: list[tuple[str, OptionValue, str]] = []
         for option, value in [*self._changes(wishes)]:
-            offered = self._offered(option)
-            problem = self._problem(offered, value)
+            is_foreign = self._offered(option) is None and option not in self._before
+            problem = self._problem(option, value)
             if problem is None:
                 try:
                     await self._set(link, session, option, value)
@@ -79,14 +90,54 @@ class SessionOptions:
                     if isinstance(error.__cause__, ConnectionClosed):
                         raise
                     problem = error.message
-            if problem is not None:
-                self._refused.add((option, value))
-                name = option if offered is None else offered.name
-                said = f"{self._name} did not take “{value}” for {name}: {problem.rstrip('.')}."
-                notices.append(escape(" ".join(said.split())))
+            if problem is not None and is_foreign:
+                said = f"{self._name} did not take “{value}” for {option}: {problem.rstrip('.')}."
+                foreign.append((option, value))
+                notices.append(escape(_on_one_line(said)))
+            elif problem is not None:
+                problems.append((option, value, problem))
+        if problems:
+            raise self._failure(problems)
+        self._foreign.update(foreign)
         return tuple(notices)
 
-    def _problem(self, offered: ModelOption | None, value: OptionValue) -> str | None:
+    def unanswered(self, wishes: Mapping[str, object]) -> LanguageModelError:
+        """The error after an `apply` that took too long and was cancelled."""
+        late = "it did not answer in time"
+        return self._failure([(option, value, late) for option, value in self._changes(wishes)])
+
+    def _failure(self, problems: Iterable[tuple[str, OptionValue, str]]) -> LanguageModelError:
+        said = " ".join(
+            f"{self._name} did not take {self._words(option, value)} for {self._title(option)}, "
+            f"which {self._state_of(option)}: {problem.rstrip('.')}."
+            for option, value, problem in problems
+        )
+        return LanguageModelError(
+            "agent_failed",
+            f"{_on_one_line(said)} The prompt was not sent.",
+            hint="Send it again, choose another value, or start a new chat.",
+        )
+
+    def _state_of(self, option: str) -> str:
+        current = self._value(option)
+        if option in self._unsure or current is None:
+            known = "" if current is None else f"; the last known value is {self._words(option, current)}"
+            return f"has an unknown value now{known}"
+        return f"is still {self._words(option, current)}"
+
+    def _title(self, option: str) -> str:
+        offered = self._offered(option)
+        return option if offered is None else offered.name
+
+    def _words(self, option: str, value: OptionValue) -> str:
+        """A value, with the name that the agent gives it."""
+        offered = self._offered(option)
+        names = () if offered is None else (each.name for each in offered.values if each.value == value)
+        name = next(iter(names), "")
+        return f"“{name}” ({value})" if name and name != str(value) else f"“{value}”"
+
+    def _problem(self, option: str, value: OptionValue) -> str | None:
+        offered = self._offered(option)
         if offered is not None:
             is_offered = any(choice.value == value for choice in offered.values)
             return None if is_offered else "it does not offer that value"
@@ -94,14 +145,25 @@ class SessionOptions:
         return "it has no such option" if self.offered else None
 
     async def _set(self, link: AgentLink, session: str, option: str, value: OptionValue) -> None:
-        before = self._value(option)
-        if option != MODE or option in self._ids:
-            self._take_options(await link.set_option(session, option, value))
-        else:
-            await link.set_mode(session, str(value))
-        self._note(option, value)
+        before, earlier = self._value(option), self._before.get(option)
+        was_unsure = option in self._unsure
+        # Until the agent answers: this may be cancelled meanwhile, and the agent changes the option all the same.
+        self._unsure.add(option)
         if before is not None:
             self._before.setdefault(option, before)
+        try:
+            if option != MODE or option in self._ids:
+                self._take_options(await link.set_option(session, option, value))
+            else:
+                await link.set_mode(session, str(value))
+        except LanguageModelError:
+            if not was_unsure:
+                self._unsure.discard(option)
+            if earlier is None:
+                self._before.pop(option, None)
+            raise
+        self._unsure.discard(option)
+        self._note(option, value)
         if self._before.get(option) == value:
             del self._before[option]
 
@@ -112,7 +174,9 @@ class SessionOptions:
             if isinstance(value, str | bool | int | float)
         }
         for option, value in {**self._before, **wanted}.items():
-            if (option, value) not in self._refused and self._value(option) != value:
+            if (option, value) in self._foreign:
+                continue
+            if self._value(option) != value or option in self._unsure:
                 yield option, value
 
     @property
@@ -155,3 +219,7 @@ class SessionOptions:
         elif option == MODE:
             modes = {**(modes or {}), "currentModeId": value}
         self._state = SessionCreated("", modes, options)
+
+
+def _on_one_line(text: str) -> str:
+    return " ".join(text.split())
