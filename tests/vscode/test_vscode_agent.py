@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from dragoman.jsonrpc import RemoteError
-from faults.world import until
 from fake_agent.steps import prompt
+from faults.world import until
 from vscode.editor import Chat, Editor, editor_in, noted, soon
 
 _MODES = {
@@ -154,8 +154,7 @@ async def test_a_prompt_that_is_cancelled_before_its_mode_is_set_is_not_sent(tmp
         await answer.settled()
         chat.options = {"modelConfiguration": {"mode": "plan"}}
         await chat.say("look at it")
-        assert _sent(tmp_path)[0] == "hello"
-        assert len(noted(tmp_path, "session/prompt")) == 2
+        assert _sent(tmp_path) == ["hello", "look at it"]
 
 
 async def test_the_editor_learns_what_the_agent_offers_and_remembers_it(tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 // What belongs to the agent, in a real VS Code: its modes, its commands, its login, its stored conversations.
 // They share one editor and run in their order.
 import assert from 'node:assert/strict';
-import { readFileSync } from 'node:fs';
+import { existsSync, readFileSync } from 'node:fs';
 import path from 'node:path';
 import { test } from 'node:test';
 import { ROOT, dense, until } from './editor.mjs';
@@ -98,13 +98,18 @@ test('a stored conversation goes on in a new chat, with the agent’s memory', a
   assert.equal(sessions(), before);
 });
 
-test('an agent that requires a login has a button, its own program runs in a terminal, and the prompt then works', async () => {
+test('an agent that requires a login has a button, its command is shown and runs in a terminal after a yes, and the prompt then works', async () => {
   await editor.newChat();
   await chat.pick('Second Agent');
   await chat.say('@dragoman hello');
   await chat.hears(/requires a login/);
   await look('agent-login');
   await chat.within.locator('.monaco-button').filter({ hasText: 'Sign In' }).last().click();
+  assert.match(await editor.modalText(), /\/bin\/sh\s+-c\s+"touch '[^]*logged-in'; echo done; sleep 60"/);
+  assert(await editor.modalFits());
+  assert(!existsSync(editor.at('logged-in')));
+  await look('agent-login-command');
+  await editor.answerModal('Run in Terminal');
   await until('the login', () => {
     try {
       return readFileSync(editor.at('logged-in')) !== undefined;

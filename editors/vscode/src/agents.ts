@@ -5,6 +5,7 @@ import type { Backend } from './backend';
 import { signalOf, within } from './cancellation';
 import { isCancellation, sentence } from './errors';
 import { withoutIcons } from './icons';
+import { fitsModal } from './modal';
 import type { AgentOffer, AgentOption, Login, OptionValue } from './wire';
 
 export const SIGN_IN = 'dragoman.signIn';
@@ -14,6 +15,10 @@ const CONFIGURED = 'As configured';
 const NO_OPTIONS = 'This agent offers no options.';
 const NO_COMMANDS = 'This agent has reported no commands. Most do when their first session begins: send it a prompt, then try again.';
 const NO_LOGIN = 'This agent does not say how to log in. Log in with its own program in a terminal; your next prompt then works.';
+const TOO_LONG = 'The agent’s command for the login is too long to be shown here, so it is not run. Log in with the agent’s own program in a terminal; your next prompt then works.';
+const RUN = 'Run in Terminal';
+/** A command that is longer has a line for each word. */
+const LINE_CHARACTERS = 80;
 
 interface Parts {
   readonly backend: Pick<Backend, 'request'>;
@@ -156,7 +161,8 @@ async function signIn({ backend, state }: Parts, modelId: string): Promise<void>
   const items = logins.map((login) => ({
     label: withoutIcons(login.name),
     description: login.kind === 'terminal' ? 'in a terminal' : login.kind === 'env_var' ? 'needs an environment variable' : '',
-    detail: withoutIcons(login.description ?? ''),
+    // What would run says more than the agent's description of it.
+    detail: withoutIcons(login.terminal === undefined ? (login.description ?? '') : words(login.terminal.command).join(' ')),
     login,
   }));
   if (items.length === 0) {
@@ -169,6 +175,9 @@ async function signIn({ backend, state }: Parts, modelId: string): Promise<void>
   }
   const { login } = chosen;
   if (login.terminal !== undefined) {
+    if (!(await mayRun(login.terminal))) {
+      return;
+    }
     const [shellPath = '', ...shellArgs] = login.terminal.command;
     const name = `Log in: ${login.name}`;
     vscode.window.createTerminal({ name, shellPath, shellArgs, env: login.terminal.env ?? {} }).show();
@@ -185,4 +194,27 @@ async function signIn({ backend, state }: Parts, modelId: string): Promise<void>
   );
   state.loginNeeded(modelId, false);
   await vscode.window.showInformationMessage('The agent is logged in. Send your prompt again.');
+}
+
+/** The command is the agent's, and it runs here with the rights of the user, also if the agent runs elsewhere. */
+async function mayRun({ command, env = {} }: NonNullable<Login['terminal']>): Promise<boolean> {
+  const line = words(command).join(' ');
+  const shown = line.length <= LINE_CHARACTERS ? line : words(command).join('\n');
+  // Their values may be secrets of the configuration.
+  const variables = words(Object.keys(env)).join(', ');
+  const where = `It runs on this computer, in a terminal of VS Code, as you.${variables === '' ? '' : ` It gets the variables ${variables}.`}`;
+  const detail = `${shown}\n\n${where}`;
+  if (!fitsModal(detail)) {
+    await vscode.window.showWarningMessage(TOO_LONG, { modal: true });
+    return false;
+  }
+  return (await vscode.window.showWarningMessage('Run this command of the agent to log in?', { modal: true, detail }, RUN)) === RUN;
+}
+
+/** Words that can be told apart, and that hide nothing: any but a plain one is a JSON string, with codes for what has no shape. */
+function words(command: string[]): string[] {
+  const code = (letter: string) => `\\u{${(letter.codePointAt(0) ?? 0).toString(16)}}`;
+  return command.map((word) =>
+    /^[\w@%+=:,./~-]+$/.test(word) ? word : JSON.stringify(word).replace(/[\p{C}\p{Zl}\p{Zp}]|(?! )\p{Zs}/gu, code),
+  );
 }

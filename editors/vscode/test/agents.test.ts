@@ -65,11 +65,33 @@ test('an agent that has said nothing yet is asked', async () => {
   assert.deepEqual(editor.executed, [open]);
 });
 
-test('a login in a terminal starts the program itself, without a shell', async () => {
+test('a login in a terminal shows its whole command, and starts the program itself after a yes, without a shell', async () => {
   const login: Login = { id: 'a', name: 'Log in', kind: 'terminal', terminal: { command: ['/bin/my agent', '--login', "it's"], env: { A: '1' } } };
   const { editor, invoke } = set({ 'agent/logins': () => ({ logins: [login] }) });
   await invoke('signIn', 'demo');
+  const { detail = '', buttons } = editor.messages.at(-1) ?? {};
+  assert.match(detail, /^"\/bin\/my agent" --login "it's"\n\n.*the variables A\.$/);
+  assert.deepEqual(buttons, ['Run in Terminal']);
+  assert.deepEqual(editor.shells, []);
+  editor.answers = ['Run in Terminal'];
+  await invoke('signIn', 'demo');
   assert.deepEqual(editor.shells, [{ name: 'Log in: Log in', shellPath: '/bin/my agent', shellArgs: ['--login', "it's"], env: { A: '1' } }]);
+});
+
+test('no part of the command of a login is hidden', async () => {
+  const logins = ([['sh', '-c', `echo \u202eyes\n\u200b${'x'.repeat(80)}`], ['sh', '-c', 'x\n'.repeat(20_000)]]).map((command, index): Login => (
+    { id: `${index}`, name: `Way ${index}`, kind: 'terminal', description: 'Harmless', terminal: { command } }
+  ));
+  const { editor, invoke } = set({ 'agent/logins': () => ({ logins }) });
+  editor.answers = ['Way 0'];
+  await invoke('signIn', 'demo');
+  assert.match(editor.picks[0]?.items[0]?.detail ?? '', /^sh -c "echo /);
+  assert.match(editor.messages.at(-1)?.detail ?? '', /^sh\n-c\n"echo \\u\{202e\}yes\\n\\u\{200b\}x{80}"\n/);
+  // What does not fit is not run.
+  editor.answers = ['Way 1', 'Run in Terminal'];
+  await invoke('signIn', 'demo');
+  assert.deepEqual(editor.messages.at(-1)?.buttons, []);
+  assert.deepEqual(editor.shells, []);
 });
 
 test('any other login is left to the agent', async () => {

@@ -81,11 +81,11 @@ from dragoman.clock import Clock, DeadlinePassed, within
 from dragoman.conversations.identify import Identified
 from dragoman.conversations.ids import CallName, IdSigner, MarkerName
 from dragoman.conversations.records import Records, RequestKey, Scope
-from dragoman.jsonrpc import ConnectionClosed
 from dragoman.journal.agent_events import AgentLaunched, AgentStopped, CallSettled, ReplyEnded
 from dragoman.journal.events import AnyEvent
 from dragoman.journal.fold import ConversationState
 from dragoman.journal.writer import Journals, JournalWriter
+from dragoman.jsonrpc import ConnectionClosed
 from dragoman.lm import (
     CancellationError,
     CancellationToken,
