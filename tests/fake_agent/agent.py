@@ -23,7 +23,7 @@ one argument is a JSON object of options:
     steers          whether it takes words in mid-turn: true, or the outcome that it answers instead
     state           {…}: what it says of the modes and options of a session that it opens, and remembers what it is told
     takes_not       values of modes and options that it refuses
-    lost            values of modes and options that it takes without an answer
+    lost            values of modes and options, and ways to log in, that it never answers for
     commands        what it says of its commands, when a session has begun
     login_file      it is logged in when that file is there, as after a login in a terminal
 """
@@ -149,6 +149,8 @@ class Agent:
             self.spawn(self.open(incoming, params))
         elif incoming.method == "_session/steering":
             self.steer(incoming, params)
+        elif incoming.method == "authenticate" and params["methodId"] in self.options.get("lost", []):
+            pass
         elif incoming.method == "authenticate":
             self.logged_in = params["methodId"] == self.options.get("login")
             incoming.reply(None)

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from dragoman.jsonrpc import RemoteError
+from dragoman.jsonrpc import REQUEST_CANCELLED, ErrorResponse, RemoteError, RpcReply
 from fake_agent.steps import prompt
-from faults.world import until
+from faults.world import is_alive, until
 from vscode.editor import Chat, Editor, editor_in, noted, soon
 
 _MODES = {
@@ -250,6 +250,25 @@ async def test_a_login_that_the_agent_does_itself_holds_for_the_next_prompt(tmp_
         assert (await chat.end(chat.begin())).text == 'echo: ["hello"]'
         with pytest.raises(RemoteError, match="no way to log in"):
             await editor.ask("agent/login", {"modelId": "fake", "methodId": "none"})
+
+
+@pytest.mark.parametrize("method", ["agent/login", "agent/options", "agent/logins"])
+async def test_a_wait_for_the_agent_can_be_cancelled_and_its_process_ends(
+    tmp_path: Path, method: str
+) -> None:
+    asked = "authenticate" if method == "agent/login" else "initialize"
+    start = "" if method == "agent/login" else "hang"
+    async with editor_in(tmp_path, authentication=[_OWN], lost=["key"], start=start) as (editor, _):
+        replies: list[RpcReply] = []
+        params = {"modelId": "fake", "methodId": "key", "look": True}
+        request = editor.peer.call(method, params, replies.append)
+        await until(lambda: noted(tmp_path, asked), "the agent to be asked")
+        editor.peer.notify("lm/cancel", {"requestId": request})
+        await until(lambda: replies, "the answer to the cancelled request")
+        assert isinstance(replies[0], ErrorResponse)
+        assert replies[0].error.code == REQUEST_CANCELLED
+        [started] = noted(tmp_path, "started")
+        await until(lambda: not is_alive(started["pid"]), "the end of the agent")
 
 
 async def test_a_login_is_found_before_any_prompt(tmp_path: Path) -> None:

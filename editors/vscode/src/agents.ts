@@ -11,6 +11,8 @@ import type { AgentOffer, AgentOption, Login, OptionValue } from './wire';
 export const SIGN_IN = 'dragoman.signIn';
 /** Includes the start of an agent. */
 const OFFER_MS = 120_000;
+/** Dragoman itself gives up after ten minutes, and says so. */
+const LOGIN_MS = OFFER_MS + 600_000;
 const CONFIGURED = 'As configured';
 const NO_OPTIONS = 'This agent offers no options.';
 const NO_COMMANDS = 'This agent has reported no commands. Most do when their first session begins: send it a prompt, then try again.';
@@ -77,12 +79,12 @@ function ask(backend: Parts['backend'], method: string, params: object): Promise
   return within(OFFER_MS, undefined, (signal) => backend.request(method, params, { signal }));
 }
 
-async function progressing<T>(title: string, does: (signal: AbortSignal) => Promise<T>): Promise<T> {
+async function progressing<T>(title: string, does: (signal: AbortSignal) => Promise<T>, limit = OFFER_MS): Promise<T> {
   const options = { location: vscode.ProgressLocation.Notification, title, cancellable: true };
   return vscode.window.withProgress(options, async (_progress, token) => {
     const { signal, dispose } = signalOf(token);
     try {
-      return await within(OFFER_MS, signal, does);
+      return await within(limit, signal, does);
     } finally {
       dispose();
     }
@@ -189,9 +191,8 @@ async function signIn({ backend, state }: Parts, modelId: string): Promise<void>
     );
     return;
   }
-  await progressing('The agent logs in', (signal) =>
-    backend.request('agent/login', { modelId, methodId: login.id }, { signal }),
-  );
+  const logIn = (signal: AbortSignal) => backend.request('agent/login', { modelId, methodId: login.id }, { signal });
+  await progressing('The agent logs in', logIn, LOGIN_MS);
   state.loginNeeded(modelId, false);
   await vscode.window.showInformationMessage('The agent is logged in. Send your prompt again.');
 }

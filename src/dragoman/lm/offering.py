@@ -125,5 +125,5 @@ class OfferingModel(Protocol):
         ...
 
     async def log_in(self, method: str) -> None:
-        """Log in by a method of the kind `agent`. It takes as long as that takes. Raises `LanguageModelError`."""
+        """Log in by a method of the kind `agent`. It has a limit, and can be cancelled. Raises `LanguageModelError`."""
         ...

@@ -22,7 +22,7 @@ from dragoman.backends.agent.registry import ConversationRegistry, Placed
 from dragoman.backends.agent.session.looking import introduced, look_at
 from dragoman.backends.agent.side_requests import SideRequest
 from dragoman.backends.agent.toolserver import ToolServer
-from dragoman.clock import Clock, SystemClock
+from dragoman.clock import Clock, DeadlinePassed, SystemClock, within
 from dragoman.conversations.identify import Identified, Knowledge
 from dragoman.conversations.ids import KEY_BYTES, IdSigner, MarkerName
 from dragoman.conversations.records import Scope
@@ -119,7 +119,13 @@ class AgentModel:
     async def log_in(self, method: str) -> None:
         settings = self._settings
         async with introduced(settings, str(settings.cwd), self._clock, self.remembered) as agent:
-            await agent.link.authenticate(method)
+            try:
+                await within(agent.link.authenticate(method), settings.timing.login, self._clock)
+            except DeadlinePassed as passed:
+                message = (
+                    f"{settings.name} did not finish the login within {settings.timing.login:g} seconds."
+                )
+                raise LanguageModelError("timeout", message, hint="Log in again.") from passed
         # Some agents are logged in for one process only: the next one that requires a login is asked to log in, too.
         settings.chosen_login.method = method
 

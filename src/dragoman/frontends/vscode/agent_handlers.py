@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 
 from dragoman.frontends.vscode.protocol import AskOffer, LogIn, decoded
 from dragoman.jsonrpc import Incoming
-from dragoman.lm import LanguageModelError
+from dragoman.lm import LanguageModelError, until_cancelled
 from dragoman.lm.offering import ModelOffer, OfferingModel
 from dragoman.models import AgentSource
 
@@ -34,14 +34,14 @@ class AgentHandlers:
             return ModelOffer()
         offer = model.offer
         if wanted.look and not (offer.options or offer.commands):
-            offer = await model.look(self._folder())
+            offer = await until_cancelled(model.look(self._folder()), incoming.token)
         return offer
 
     async def _logins(self, incoming: Incoming) -> object:
         model = self._model(decoded(incoming.params, AskOffer).model_id)
         if not model.offer.logins:
             try:
-                await model.look(self._folder())
+                await until_cancelled(model.look(self._folder()), incoming.token)
             except LanguageModelError:
                 if not model.offer.logins:
                     raise
@@ -49,7 +49,7 @@ class AgentHandlers:
 
     async def _log_in(self, incoming: Incoming) -> object:
         wanted = decoded(incoming.params, LogIn)
-        await self._model(wanted.model_id).log_in(wanted.method_id)
+        await until_cancelled(self._model(wanted.model_id).log_in(wanted.method_id), incoming.token)
         return {}
 
     def _model(self, model_id: str) -> OfferingModel:

@@ -34,6 +34,8 @@ class Timing:
     retry: float = 10.0
     # How long an agent may take to start. Some take most of a minute now and then.
     start: float = 120.0
+    # How long a login may take that the agent does itself, with a person at a browser.
+    login: float = 10 * 60.0
     # How long it may take to list the tools when a session begins: one that does, one that was never seen to, and one
     # that was seen not to, which may have changed its mind.
     list_tools: float = 20.0
