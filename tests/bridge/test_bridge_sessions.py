@@ -3,6 +3,7 @@
 import pytest
 
 from bridge.consumer import Bridge, result
+from dragoman.backends.agent.model import AgentModel
 from dragoman.backends.agent.profile.settings import Timing
 from dragoman.lm import LanguageModelError, system, user
 from fake_agent.steps import prompt
@@ -229,3 +230,13 @@ async def test_h21_no_prompt_is_sent_while_it_is_unknown_which_mode_the_agent_is
     chat.model_configuration = {}
     await chat.say("and now?")
     assert [params["modeId"] for params in bridge.noted("session/set_mode")] == ["yolo", "ask"]
+
+
+async def test_a_login_has_a_limit(bridge: Bridge) -> None:
+    methods = [{"id": "key", "name": "With the key"}]
+    chat = bridge.chat(timing=Timing(login=0.1), authentication=methods, lost=["key"])
+    model = chat.model._model
+    assert isinstance(model, AgentModel)
+    with pytest.raises(LanguageModelError, match="did not finish the login") as late:
+        await model.log_in("key")
+    assert late.value.kind == "timeout"
