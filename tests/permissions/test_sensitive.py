@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os.path
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,6 +19,15 @@ PROTECTED = [
     ".githooks/pre-push",
     ".vscode/settings.json",
     ".vscode/tasks.json",
+    ".idea/workspace.xml",
+    "project.code-workspace",
+    ".devcontainer/devcontainer.json",
+    ".devcontainer.json",
+    ".github/workflows/ci.yml",
+    "sub/.gitattributes",
+    ".yarnrc.yml",
+    ".cargo/config.toml",
+    ".pre-commit-config.yaml",
     ".bashrc",
     ".zshenv",
     ".profile",
@@ -46,7 +56,9 @@ ORDINARY = [
     "README.md",
     "src/main.py",
     ".gitignore",
-    ".github/workflows/ci.yml",
+    ".github/CODEOWNERS",
+    ".cargo/registry.txt",
+    "code-workspace.md",
     ".env.example",
     "src/environment.py",
     "git/config",
@@ -77,7 +89,7 @@ def test_d3_a_change_to_a_protected_place_is_sensitive(path: str, kind: str) -> 
 @pytest.mark.parametrize("path", PROTECTED)
 @pytest.mark.parametrize("kind", ["edit", "delete", "move", "other", "execute"])
 def test_d3_a_path_that_is_the_name_of_a_field_counts(path: str, kind: str) -> None:
-    within: list[dict[str, object]] = [
+    within: list[dict[str, Any]] = [
         {"input": {"changes": {path: {"add": "x"}}}},
         {"input": {"changes": [{f"{WORKSPACE}/{path}": None}]}},
         {"extra": {path: 1}},

@@ -236,7 +236,7 @@ class ChatSession:
         self._models.adopt(config)
 
     def use(self, model: str) -> None:
-        """Go on with another model, which gets the whole history. It is asked about its edits again."""
+        """Go on with another model, which gets the whole history. The mode that accepts edits ends."""
         other = model != self.model_name
         self._use(model)
         if other:
