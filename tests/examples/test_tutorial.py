@@ -102,7 +102,7 @@ def test_the_chat_goes_as_the_page_says(chat: Terminal, folder: Path) -> None:
     chat.wait_for(READY)
     chat.enter("/approvals")
     chat.wait_for(
-        r"^  1  dragoman-agent-action-execute  this workspace  exactly this request of Demo agent: run wc -l todo.txt"
+        r"^  1  exactly this request of Demo agent: run wc -l todo.txt, in .*\s+Demo agent · this workspace · \d{4}-"
     )
     chat.wait_for(READY)
     chat.enter("/quit")

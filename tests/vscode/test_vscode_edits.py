@@ -187,29 +187,67 @@ async def test_undo_leaves_files_alone_that_have_changed_since_and_names_them(tm
         ]
 
 
-async def test_an_edit_that_is_only_reported_can_be_undone_where_its_text_before_is_known(
-    tmp_path: Path,
-) -> None:
-    whole, passage, unclear = (tmp_path / name for name in ("whole.txt", "passage.txt", "unclear.txt"))
+@pytest.mark.parametrize("old", ["evil", None])
+async def test_what_an_agent_only_reports_is_not_offered_to_undo(tmp_path: Path, old: str | None) -> None:
+    """Undo would write the agent's words into any file, or delete it."""
+    precious = tmp_path / "precious.txt"
+    precious.write_text("new")
+    diff = {"type": "diff", "path": str(precious), "oldText": old, "newText": "new"}
     reported = {
         "sessionUpdate": "tool_call",
         "toolCallId": "w",
         "title": "Write",
         "kind": "edit",
         "status": "completed",
-        "content": [
-            {"type": "diff", "path": str(whole), "oldText": "old", "newText": "new"},
-            {"type": "diff", "path": str(passage), "oldText": "b", "newText": "B"},
-            {"type": "diff", "path": str(unclear), "oldText": "x", "newText": "y"},
-        ],
+        "content": [diff],
     }
-    puts = [["put", str(whole), "new"], ["put", str(passage), "aBc"], ["put", str(unclear), "yy"]]
     async with editor_in(tmp_path, initialized=False) as (editor, _):
         await editor.initialize(tmp_path, activity=True)
-        news = _news(await Chat(editor, "fake").say(prompt(*puts, ["update", reported])))
+        assert _news(await Chat(editor, "fake").say(prompt(["update", reported], ["say", "Done."]))) is None
+        assert (await editor.ask("edits/list", {}))["turns"] == []
+
+
+@pytest.mark.parametrize("saved", ["mine", "two, and mine"])
+async def test_what_a_user_saves_during_the_turn_is_not_the_agents(tmp_path: Path, saved: str) -> None:
+    notes, other = tmp_path / "notes.txt", tmp_path / "other.txt"
+    notes.write_text("one")
+    other.write_text("a")
+    steps = prompt(
+        _ask((notes, "one", "two")),
+        ["put", str(notes), "two"],
+        _ask((other, "a", "b")),
+        ["put", str(other), "b"],
+    )
+    async with editor_in(tmp_path, initialized=False) as (editor, _):
+        await editor.initialize(tmp_path, activity=True)
+        chat = Chat(editor, "fake")
+        [first] = (await chat.say(steps)).calls
+        second = await chat.say(await editor.approve(first))
+        # While the second question waits.
+        notes.write_text(saved)
+        news = _news(await _approved(chat, second))
         assert news is not None
-        assert await _undo(editor, news["turn"]) == (["whole.txt", "passage.txt"], {})
-        assert [path.read_text() for path in (whole, passage, unclear)] == ["old", "abc", "yy"]
+        assert [Path(file["path"]).name for file in news["files"]] == ["other.txt"]
+        await _undo(editor, news["turn"])
+        assert (notes.read_text(), other.read_text()) == (saved, "a")
+
+
+async def test_two_changes_of_one_file_are_taken_back_together(tmp_path: Path) -> None:
+    notes = tmp_path / "notes.txt"
+    notes.write_text("one")
+    steps = prompt(
+        _ask((notes, "one", "two")),
+        ["put", str(notes), "two"],
+        _ask((notes, "two", "three")),
+        ["put", str(notes), "three"],
+    )
+    async with editor_in(tmp_path, initialized=False) as (editor, _):
+        await editor.initialize(tmp_path, activity=True)
+        chat = Chat(editor, "fake")
+        news = _news(await _approved(chat, await chat.say(steps)))
+        assert news is not None
+        assert await _undo(editor, news["turn"]) == (["notes.txt"], {})
+        assert notes.read_text() == "one"
 
 
 async def test_in_agent_mode_the_last_edits_are_listed_and_no_part_is_sent(tmp_path: Path) -> None:

@@ -1,8 +1,9 @@
 """The files that agents have changed, by turn, with their texts before and after. In memory only, and bounded.
 
-A file enters a turn when a permission to change it is given, when it is written through us, or when the agent reports a
-change whose text before can be told. Its text after is read when the turn ends: so a turn has what the agent left behind,
-whatever it did in between. Files that are no text, or too large, are not in it.
+A file enters a turn when a permission to change it is given, or when it is written through us. The text before is read from
+the disk then. The text after is the one that the person has allowed, or that was written. A file that is anything else when
+the turn ends is left out: another program, or the user, may have changed it. What an agent only reports is no evidence: an undo
+would write the agent's words. Files that are no text, or too large, are not in it.
 """
 
 from __future__ import annotations
@@ -14,9 +15,8 @@ from collections import deque
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from pathlib import PurePath
 
-from dragoman.edits.planned import Replacement, text_before
+from dragoman.edits.planned import Replacement, planned_changes
 from dragoman.edits.text_files import FileUnusable, text_of
 
 __all__ = ["ChangedFile", "EditLog", "EditTurn"]
@@ -49,9 +49,26 @@ class EditTurn:
     id: str = field(default_factory=lambda: f"edits_{secrets.token_hex(8)}")
     at: datetime = field(default_factory=lambda: datetime.now(UTC))
     files: dict[str, ChangedFile] = field(default_factory=dict)
+    # Files of which it is not known that the agent alone has changed them.
+    _unclear: set[str] = field(default_factory=set)
+
+    def expect(self, path: str, now: str | None, after: str | None) -> None:
+        """The agent is to make `after` of a file that is `now`. Whatever else happens to the file is not the agent's."""
+        known = self.files.get(path)
+        if path in self._unclear or (known is None and not self._has_room):
+            return
+        # A file may be written after a yes to the same change, or be changed once more.
+        if known is not None and now not in (known.before, known.after):
+            self.give_up(path)
+            return
+        self.files[path] = ChangedFile(path, now if known is None else known.before, after)
+
+    def give_up(self, path: str) -> None:
+        self.files.pop(path, None)
+        self._unclear.add(path)
 
     @property
-    def has_room(self) -> bool:
+    def _has_room(self) -> bool:
         return len(self.files) < _MOST_FILES and self.size < _MOST_CHARACTERS
 
     @property
@@ -70,43 +87,34 @@ class EditLog:
 
     # As an observer.
 
-    def will_change(self, conversation: str, agent: str, paths: Iterable[str]) -> None:
+    def will_change(
+        self,
+        conversation: str,
+        agent: str,
+        paths: Iterable[str],
+        diffs: Iterable[tuple[str, str | None, str]],
+    ) -> None:
         # Read at once, on the event loop: the agent may write as soon as it has its answer.
+        shown = [
+            Replacement(os.path.realpath(path), old, new) for path, old, new in diffs if "\0" not in path
+        ]
+        turn = self._turn(conversation, agent)
         for path in map(os.path.realpath, paths):
-            turn = self._turn(conversation, agent)
-            if path not in turn.files and turn.has_room:
-                self._add(turn, path)
-
-    def _add(self, turn: EditTurn, path: str) -> None:
-        try:
-            text = text_of(path)
-        except FileUnusable:
-            return
-        turn.files[path] = ChangedFile(path, text, text)
+            try:
+                now = text_of(path)
+            except FileUnusable:
+                turn.give_up(path)
+                continue
+            own = [each for each in shown if each.path == path]
+            planned = planned_changes(own, {path: now}, {})
+            if any(each.why_partial is not None for each in planned):
+                turn.give_up(path)
+            else:
+                # Without a diff it is a deletion or a move, or an edit that was not shown: that is left out at the end.
+                turn.expect(path, now, planned[-1].after if planned else None)
 
     def changed(self, conversation: str, agent: str, path: str, before: str | None, after: str) -> None:
-        turn = self._turn(conversation, agent)
-        if path not in turn.files and turn.has_room:
-            turn.files[path] = ChangedFile(path, before, after)
-
-    def reported(self, conversation: str, agent: str, diffs: Iterable[tuple[str, str | None, str]]) -> None:
-        by_path: dict[str, list[Replacement]] = {}
-        for path, old, new in diffs:
-            if PurePath(path).is_absolute() and "\0" not in path:
-                by_path.setdefault(os.path.realpath(path), []).append(Replacement(path, old, new))
-        for path, replacements in by_path.items():
-            turn = self._turn(conversation, agent)
-            if path in turn.files or not turn.has_room:
-                continue
-            try:
-                after = text_of(path)
-            except FileUnusable:
-                continue
-            before: tuple[str | None] | None = (after,)
-            for replacement in reversed(replacements):
-                before = None if before is None else text_before(replacement, before[0])
-            if before is not None:
-                turn.files[path] = ChangedFile(path, before[0], after)
+        self._turn(conversation, agent).expect(os.path.realpath(path), before, after)
 
     def turn_ended(self, conversation: str) -> None:
         turn = self._open.pop(conversation, None)
@@ -148,7 +156,7 @@ class EditLog:
         return self._open.setdefault(conversation, EditTurn(conversation, agent))
 
     async def _end(self, turn: EditTurn) -> None:
-        turn.files = await asyncio.to_thread(_with_texts_now, turn.files)
+        turn.files = await asyncio.to_thread(_as_expected, turn.files)
         if not turn.files:
             return
         turn.at = datetime.now(UTC)
@@ -160,14 +168,14 @@ class EditLog:
         return sum(turn.size for turn in self._ended)
 
 
-def _with_texts_now(files: dict[str, ChangedFile]) -> dict[str, ChangedFile]:
-    """The files that differ from what they were."""
+def _as_expected(files: dict[str, ChangedFile]) -> dict[str, ChangedFile]:
+    """The files that have changed, and are exactly what was expected of them."""
     found: dict[str, ChangedFile] = {}
     for path, file in files.items():
         try:
-            after = text_of(path)
+            now = text_of(path)
         except FileUnusable:
             continue
-        if after != file.before:
-            found[path] = ChangedFile(path, file.before, after)
+        if now == file.after != file.before:
+            found[path] = file
     return found

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-__all__ = ["PlannedChange", "Replacement", "planned_changes", "text_before"]
+__all__ = ["PlannedChange", "Replacement", "planned_changes"]
 
 _PASSAGE_MISSING = "The agent sent only a passage, which the file does not have now."
 _PASSAGE_REPEATED = "The agent sent only a passage, which the file has more than once."
@@ -65,15 +65,3 @@ def _replaced(text: str | None, old: str | None, new: str) -> tuple[str | None, 
     if text is None or count != 1:
         return None, _PASSAGE_REPEATED if count else _PASSAGE_MISSING
     return text.replace(old, new), ""
-
-
-def text_before(replacement: Replacement, after: str | None) -> tuple[str | None] | None:
-    """The whole text before a replacement that an agent reports as done, in a tuple; None if it cannot be told."""
-    _, old, new = replacement
-    if after is None:
-        return None
-    if after == new:
-        return (old,)
-    if old is None or not new or after.count(new) != 1:
-        return None
-    return (after.replace(new, old),)

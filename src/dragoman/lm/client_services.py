@@ -64,16 +64,18 @@ class ClientTerminals(Protocol):
 class EditObserver(Protocol):
     """Learns what an agent changes, so that a person can review it and take it back. Paths are absolute."""
 
-    def will_change(self, conversation: str, agent: str, paths: Iterable[str]) -> None:
-        """The agent is about to change these files, or may do so."""
+    def will_change(
+        self,
+        conversation: str,
+        agent: str,
+        paths: Iterable[str],
+        diffs: Iterable[tuple[str, str | None, str]],
+    ) -> None:
+        """The agent may change these files now, by these diffs: path, old text, new text."""
         ...
 
     def changed(self, conversation: str, agent: str, path: str, before: str | None, after: str) -> None:
         """A file was written for the agent."""
-        ...
-
-    def reported(self, conversation: str, agent: str, diffs: Iterable[tuple[str, str | None, str]]) -> None:
-        """The agent reports that it has replaced texts in files: path, old text, new text."""
         ...
 
     def turn_ended(self, conversation: str) -> None: ...

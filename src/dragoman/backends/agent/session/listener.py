@@ -112,7 +112,6 @@ class AgentListener:
         if isinstance(update.update, ToolActivity):
             known = session.narrator.known(update.update)
             self._announce(session, known)
-            self._observe_edit(known)
         if isinstance(update.update, OtherUpdate) and session.options.take(update.update):
             self._host.on_offer(session)
         for part in session.narrator.parts(update.update):
@@ -126,15 +125,6 @@ class AgentListener:
             self._host.receive(self._epoch, Spoke(part))
         if self._usage is not None:
             self._report_usage()
-
-    def _observe_edit(self, activity: ToolActivity) -> None:
-        """Let the client's observer of edits know what the agent reports to have changed."""
-        edits = self._host.client.edits
-        if edits is not None and activity.status == "completed" and activity.diffs:
-            name = self._host.permission_requests.agent_name
-            edits.reported(
-                self._host.id, name, [(diff.path, diff.old_text, diff.new_text) for diff in activity.diffs]
-            )
 
     def _report_usage(self) -> None:
         """Report the last usage, once a reply is open for it."""
@@ -194,7 +184,8 @@ class AgentListener:
             edits = host.client.edits
             if edits is not None and isinstance(given, Granted):
                 # Before the agent has its answer, and writes.
-                edits.will_change(host.id, requests.agent_name, requests.changed_paths(action))
+                paths, diffs = requests.changed_paths(action), requests.changed_texts(action)
+                edits.will_change(host.id, requests.agent_name, paths, diffs)
             notice_text = answer_agent(request, incoming, given)
             self._is_silenced = isinstance(given, Refused)
             if isinstance(given, Granted) and notice_text is None:

@@ -146,6 +146,15 @@ class PermissionRequests:
         places = self._permissions.places(self._folders)
         return tuple(places.absolute(path, action.folder) for path in action.paths if "\0" not in path)
 
+    def changed_texts(self, action: Action) -> tuple[tuple[str, str | None, str], ...]:
+        """The diffs that the person was shown: absolute path, old text, new text."""
+        places = self._permissions.places(self._folders)
+        return tuple(
+            (places.absolute(diff.path, action.folder), diff.old, diff.new)
+            for diff in action.diffs
+            if "\0" not in diff.path
+        )
+
     def decide(self, action: Action, *, read_only: bool = False) -> StepDecision:
         """What rules, approvals and settings say. `read_only`: it needs no question if nothing speaks against it."""
         return self._permissions.decide(action, self.session, self._folders, read_only=read_only)
