@@ -7,11 +7,13 @@ from typing import Any
 
 import pytest
 from hypothesis import given, strategies as st
+from msgspec.structs import replace
 
 from dragoman.permissions.action import Action
 from dragoman.permissions.autoapproval import AutoApproval
 from dragoman.permissions.decide import EDITS_ACCEPTED, Allowed, Ask, StepDecision
 from dragoman.permissions.edit_mode import EditMode, change_of, is_plain_edit
+from dragoman.permissions.fields import plain_name
 from dragoman.permissions.pipeline import PermissionServices
 from dragoman.permissions.sensitive import Places
 from permissions.actions import WORKSPACE, action, diff, text
@@ -35,7 +37,19 @@ def _decided(wanted: Action, session: str = "s", **services: Any) -> StepDecisio
         {"kind": "edit", "content": [diff(_A, None, "")]},
         {"kind": "edit", "content": [diff(_A, "a", "x")], "input": {"file_path": "a.txt", "new_string": "x"}},
         {"kind": "edit", "content": [diff(_A, "a", "b"), diff(_B, "a", "b"), text("Two files.")]},
-        {"kind": "other", "content": [diff(_A, "a", "b")], "locations": [(_A, 3)]},
+        {"kind": "edit", "content": [diff(_A, "a", "b")], "locations": [(_A, 3)]},
+        {"kind": "edit", "tool": "Write", "content": [diff(_A, "a", "b")], "input": {"files": [_A]}},
+        {
+            "kind": "edit",
+            "tool": "MultiEdit",
+            "content": [diff(_A, "a", "b")],
+            "input": {
+                "file_path": _A,
+                "replace_all": False,
+                "edits": [{"oldText": "a", "newText": "b", "expected_replacements": 1}],
+                "old_text": None,
+            },
+        },
     ],
 )
 def test_an_edit_with_its_diff_inside_the_workspace_is_accepted(fields: dict[str, Any]) -> None:
@@ -55,6 +69,11 @@ def test_an_edit_with_its_diff_inside_the_workspace_is_accepted(fields: dict[str
         {"kind": "edit", "content": [diff(f"{WORKSPACE}/dragoman.toml", "a", "b")]},
         {"kind": "edit", "content": [diff(_A, "a", "b")], "input": {"also": "/etc/passwd"}},
         {"kind": "edit", "content": [diff(_A, "a", "b"), diff("/etc/hosts", "a", "b")]},
+        # Paths as the names of fields.
+        {"kind": "edit", "content": [diff(_A, "a", "b")], "input": {"changes": {"~/.bashrc": {"add": "x"}}}},
+        {"kind": "edit", "content": [diff(_A, "a", "b")], "input": {"files": {".git/hooks/pre-commit": "x"}}},
+        {"kind": "edit", "content": [diff(_A, "a", "b")], "input": {"edits": [{"/etc/hosts": 1}]}},
+        {"kind": "edit", "content": [diff(_A, "a", "b")], "extra": {"also": {"../up": None}}},
     ],
 )
 def test_d3_a_sensitive_edit_is_asked_about_although_edits_are_accepted(fields: dict[str, Any]) -> None:
@@ -82,6 +101,40 @@ def test_d3_a_sensitive_edit_is_asked_about_although_edits_are_accepted(fields: 
         {"kind": "edit", "content": [diff(_A, "all of it", "")]},
         {"kind": "edit", "content": [diff(_A, "a", "b"), {"type": "terminal", "terminalId": "t"}]},
         {"kind": "edit", "content": [diff(_A, "a", "b")], "input": {"url": "https://e.example/"}},
+        # The agent does not call it an edit, or a foreign tool makes it.
+        *(
+            {"kind": kind, "content": [diff(_A, "a", "b")]}
+            for kind in ("fetch", "think", "switch_mode", "other", "tool")
+        ),
+        *(
+            {"kind": "edit", "tool": tool, "content": [diff(_A, "a", "b")]}
+            for tool in ("mcp__prod__deploy", "mcp__files__write", "deploy")
+        ),
+        # Fields that say more than an edit.
+        *(
+            {"kind": "edit", "content": [diff(_A, "a", "b")], "input": given}
+            for given in (
+                {"patch": "*** Begin Patch\n*** Delete File: b.txt\n*** End Patch"},
+                {"operations": [{"op": "remove", "name": "src"}]},
+                {"afterwards": "make clean"},
+                {"delete": True},
+                {"environment_name": None},
+                {"source": _A},
+                {"content": 1},
+                {"content": 1.5},
+                {"content": ["a"]},
+                {"edits": "all"},
+                {"edits": ["all"]},
+                {"edits": [{"op": "remove"}]},
+                {"file": {"content": "x"}},
+                {"changes": {_A: {"content": "x"}}},
+                {"changes": {"b.txt": {"content": "x"}}},
+                [_A],
+                "make clean",
+            )
+        ),
+        {"kind": "edit", "content": [diff(_A, "a", "b")], "extra": {"then": 1}},
+        {"kind": "edit", "content": [diff(_A, "a", "b")], "meta": {"then": "run it"}},
     ],
 )
 def test_everything_but_a_plain_edit_is_asked_about(fields: dict[str, Any]) -> None:
@@ -128,14 +181,22 @@ _PATHS = st.sampled_from(
 _DIFFS = st.builds(
     diff, _PATHS, st.none() | st.sampled_from(["", "old"]), st.sampled_from(["", "new", "rm -rf /"])
 )
+_KNOWN = ["path", "content", "new_string", "edits", "replace_all"]
+_NAMES = st.sampled_from([*_KNOWN, "command", "url", "cwd", "changes", "afterwards", "patch"]) | st.text(
+    max_size=5
+)
 _FIELDS = st.fixed_dictionaries(
     {"kind": st.sampled_from(["edit", "execute", "delete", "move", "fetch", "read", "other", "think"])},
     optional={
         "content": st.lists(_DIFFS | st.just(text("words")) | st.just({"type": "terminal"}), max_size=3),
         "locations": st.lists(st.tuples(_PATHS, st.none()), max_size=2),
         "input": st.dictionaries(
-            st.sampled_from(["path", "command", "url", "content", "cwd"]), _PATHS, max_size=2
+            _NAMES | _PATHS,
+            _PATHS | st.booleans() | st.dictionaries(_NAMES | _PATHS, _PATHS, max_size=2),
+            max_size=2,
         ),
+        "tool": st.sampled_from([None, "Write", "mcp__prod__deploy"]),
+        "extra": st.dictionaries(_NAMES | _PATHS, _PATHS, max_size=1),
     },
 )
 
@@ -155,6 +216,9 @@ def test_d3_what_is_accepted_changes_files_inside_the_workspace_and_shows_how(
         assert (wanted.risk, wanted.sensitive, wanted.is_inside) == ("edit", None, True)
         assert wanted.command is None
         assert not wanted.urls
+        assert (wanted.kind, wanted.extra, wanted.tool in (None, "Write")) == ("edit", {}, True)
+        assert isinstance(wanted.input, dict | None)
+        assert {plain_name(name) for name in wanted.input or {}} <= set(map(plain_name, _KNOWN))
         assert wanted.diffs
         change = change_of(wanted)
         assert all(each.path in change for each in wanted.diffs)
@@ -168,7 +232,8 @@ def test_d3_what_is_accepted_changes_files_inside_the_workspace_and_shows_how(
 def test_a_tool_of_the_terminal_is_covered_if_it_has_made_a_diff() -> None:
     mode = EditMode()
     mode.switch("s", on=True)
-    own = action(kind="edit", tool="write_file", input={"path": "a.txt", "content": "x"})
+    described = action(kind="tool", tool="write_file", input={"path": "a.txt", "content": "x"})
+    own = replace(described, risk="edit")
     assert (mode.accepts("s", own, "+x"), mode.accepts("s", own), mode.accepts("t", own, "+x")) == (
         True,
         False,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os.path
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,6 +19,15 @@ PROTECTED = [
     ".githooks/pre-push",
     ".vscode/settings.json",
     ".vscode/tasks.json",
+    ".idea/workspace.xml",
+    "project.code-workspace",
+    ".devcontainer/devcontainer.json",
+    ".devcontainer.json",
+    ".github/workflows/ci.yml",
+    "sub/.gitattributes",
+    ".yarnrc.yml",
+    ".cargo/config.toml",
+    ".pre-commit-config.yaml",
     ".bashrc",
     ".zshenv",
     ".profile",
@@ -46,7 +56,9 @@ ORDINARY = [
     "README.md",
     "src/main.py",
     ".gitignore",
-    ".github/workflows/ci.yml",
+    ".github/CODEOWNERS",
+    ".cargo/registry.txt",
+    "code-workspace.md",
     ".env.example",
     "src/environment.py",
     "git/config",
@@ -72,6 +84,39 @@ def test_d3_a_change_to_a_protected_place_is_sensitive(path: str, kind: str) -> 
     # As a relative path in the input, and as a diff.
     assert action(kind=kind, input={"file_path": path, "content": "x"}).sensitive
     assert action(kind=kind, content=[diff(f"{WORKSPACE}/{path}", "a", "b")]).sensitive
+
+
+@pytest.mark.parametrize("path", PROTECTED)
+@pytest.mark.parametrize("kind", ["edit", "delete", "move", "other", "execute"])
+def test_d3_a_path_that_is_the_name_of_a_field_counts(path: str, kind: str) -> None:
+    within: list[dict[str, Any]] = [
+        {"input": {"changes": {path: {"add": "x"}}}},
+        {"input": {"changes": [{f"{WORKSPACE}/{path}": None}]}},
+        {"extra": {path: 1}},
+        {"meta": {"more": {path: 1}}},
+        {"content": [{"type": "else", "of": {path: 1}}]},
+    ]
+    for fields in within:
+        assert action(kind=kind, **fields).sensitive, fields
+
+
+@pytest.mark.parametrize("path", ["/etc/hosts", "~/notes", "../a", "$HOME", "$HOME/a", "file:///etc/hosts"])
+def test_d3_a_path_outside_that_is_the_name_of_a_field_counts(path: str) -> None:
+    described = action(kind="edit", input={"changes": {path: {"add": "x"}, "a.txt": {}}})
+    assert described.paths == (path, "a.txt")
+    assert (described.sensitive is None, described.is_inside) == (False, False)
+    reading = action(kind="read", locations=[(f"{WORKSPACE}/a", None)], input={path: True})
+    assert (reading.risk, reading.is_inside) == ("other", False)
+
+
+def test_an_ordinary_name_of_a_field_is_no_path() -> None:
+    given = {
+        "file_path": f"{WORKSPACE}/a",
+        "limit": 2,
+        "all": [{"is-on": True, "https://e.example/a": {}, "$ref": {}}],
+    }
+    described = action(kind="edit", input=given)
+    assert (described.paths, described.sensitive) == ((f"{WORKSPACE}/a",), None)
 
 
 @pytest.mark.parametrize("path", ORDINARY)

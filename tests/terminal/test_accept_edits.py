@@ -127,6 +127,30 @@ def test_the_mode_begins_at_a_question_and_ends_with_the_chat(folder: Folder) ->
     chat.wait_for("You are asked about every edit.")
 
 
+def test_another_model_is_asked_about_its_edits_again(folder: Folder) -> None:
+    _tape(folder, _writing("a.txt"))
+    chat = folder.chat()
+    first, second = "tape", "demo"
+    chat.enter("/accept-edits on")
+    chat.wait_for(_STATUS)
+    # The same model again changes nothing.
+    chat.enter(f"/model {first}")
+    chat.wait_for("Going on with")
+    chat.wait_for(_STATUS)
+    assert "asked about every edit again" not in chat.text
+    chat.enter(f"/model {second}")
+    chat.wait_for("You are asked about every edit again.")
+    chat.wait_gone(r"accepting edits \(Shift-Tab\)")
+    chat.enter(f"/model {first}")
+    chat.wait_for(READY)
+    chat.enter("write it")
+    chat.wait_for(r"\? Make a.txt\?")
+    chat.wait_for("Esc deny")
+    assert not (folder.path / "a.txt").exists()
+    chat.type("\x1b")
+    chat.wait_for("denied")
+
+
 def test_an_agents_edit_is_accepted_shown_and_recorded(
     folder: Folder, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -163,6 +187,6 @@ def test_a_dumb_terminal_shows_the_mode_before_the_prompt_and_breaks_no_word(
     assert "→ Writing new.txt · accepted" in chat.text
     assert b"\x1b[" not in chat.raw
     sentence = chat.text.partition("● ")[2].partition("accepting edits (Shift-Tab) ❯")[0]
-    assert " ".join(sentence.split()).endswith("Shift-Tab, ends it; so does /new.")
+    assert " ".join(sentence.split()).endswith("Shift-Tab, ends it; so do /new and another /model.")
     assert all(len(line) <= columns for line in chat.text.splitlines())
     assert (folder.path / "new.txt").exists()

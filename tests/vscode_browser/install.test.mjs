@@ -62,7 +62,7 @@ test('a model that is written into the configuration is in the picker at once', 
 
 test('Check the Installation and Show Log show what they say', async () => {
   await editor.command('Dragoman: Check the Installation');
-  await until('what it found', async () => /ok\s+model demo \(kind acp\): Demo agent/.test(await editor.panelText()));
+  await until('what it found', async () => /ok\s+demo \(Demo agent\)/.test(await editor.panelText()));
   await editor.command('Dragoman: Show Log');
   // What stands in it needs a native module that this build of VS Code lacks.
   await until('the log', async () => (await editor.outputShown()) === 'Dragoman');

@@ -30,6 +30,7 @@ from dragoman.permissions.fields import (
     PATHS,
     URLS,
     fields_of,
+    path_names_of,
     texts_of,
 )
 from dragoman.permissions.sensitive import Places, SensitivePathScan
@@ -87,6 +88,7 @@ def describe(
         if name in PATHS
         for path in texts_of(value, into_objects=False)
     ]
+    paths += path_names_of([input, extra])
     urls = [url for name, value in fields if name in URLS for url in texts_of(value, into_objects=False)]
     plain = Action(
         agent=agent,

@@ -3,7 +3,8 @@
 A person switches it on for one chat, and off again. Nothing is stored: another chat and another process ask. It covers an
 action only if all of this holds:
 
-- it changes files, and does nothing else: it runs nothing, deletes nothing and contacts nothing;
+- it changes files, and does nothing else: it runs nothing, deletes nothing and contacts nothing. It is called an edit,
+  a foreign tool does not make it, and every field of it is one that describes an edit;
 - every file lies inside the workspace, and none is sensitive;
 - its whole change is known as a diff, so that the person sees what was done.
 
@@ -16,8 +17,24 @@ import os.path
 
 from dragoman.diffs import file_diff
 from dragoman.permissions.action import Action, DiffContent, TextContent
+from dragoman.permissions.fields import CONTENTS, plain_name
 
 __all__ = ["EditMode", "change_of", "is_plain_edit"]
+
+# The tools of agents that change files and do nothing else, and those of the terminal, by their plain names.
+_TOOLS = frozenset(
+    {
+        "create", "createfile", "edit", "editfile", "multiedit", "replace", "strreplace", "strreplacefile", "write",
+        "writefile",
+    }
+)  # fmt: skip
+# The fields of an edit, by their plain names: its files, its parts, and how often to replace. `source` or `target` may
+# mean a move.
+_FILES = frozenset(
+    {"absolutepath", "abspath", "file", "filename", "filepath", "filepaths", "files", "path", "paths"}
+)
+_PARTS = frozenset({"changes", "edits", "files"})
+_COUNTS = frozenset({"expectedreplacements", "replaceall"})
 
 
 class EditMode:
@@ -54,8 +71,37 @@ def is_plain_edit(action: Action, change: str = "") -> bool:
         and bool(action.paths)
         and action.command is None
         and not action.urls
+        # The terminal's own tools are of the kind `tool`, and make the diff themselves.
+        and (action.kind == "edit" or (action.kind == "tool" and bool(change)))
+        and (action.tool is None or plain_name(action.tool) in _TOOLS)
+        and not action.extra
+        and not action.meta
+        and (action.input is None or _is_of_edit(action.input))
         and (bool(change) or _diffs_show_everything(action))
     )
+
+
+def _is_of_edit(given: object) -> bool:
+    """Whether a value is an object, and each of its fields describes an edit. Its files are among the action's paths."""
+    return isinstance(given, dict) and all(
+        _is_field_of_edit(plain_name(name), value) for name, value in given.items()
+    )
+
+
+def _is_field_of_edit(name: str, value: object) -> bool:
+    match value:
+        case None:
+            return name in _FILES | CONTENTS | _PARTS | _COUNTS
+        case bool() | int():
+            return name in _COUNTS
+        case str():
+            return name in _FILES | CONTENTS
+        case list() if name in _FILES and all(isinstance(each, str) for each in value):
+            return True
+        case list():
+            return name in _PARTS and all(map(_is_of_edit, value))
+        case _:
+            return False
 
 
 def _diffs_show_everything(action: Action) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 
 __all__ = [
@@ -16,6 +16,7 @@ __all__ = [
     "PATHS",
     "URLS",
     "fields_of",
+    "path_names_of",
     "plain_name",
     "texts_of",
 ]
@@ -46,6 +47,11 @@ CONTENTS = frozenset(
     }
 )  # fmt: skip
 
+# A field's name that is a path: it has a dot or a slash, or begins as a path can. Addresses of the web are none.
+_PATH_NAME = re.compile(r"(?!(?!(?i:file):)\w+://)(?:[~$][^\n]*|[^\n]*[./\\][^\n]*)")
+# A field's name as JSON Schema and databases have them. As the value of a field it would be a variable.
+_KEYWORD = re.compile(r"\$[a-z]\w*")
+
 
 def fields_of(raw: object) -> Iterator[tuple[str, object]]:
     """Every field of a JSON value, at any depth, by its plain name; the outer ones first."""
@@ -60,13 +66,25 @@ def fields_of(raw: object) -> Iterator[tuple[str, object]]:
             level.extend(value)
 
 
+def path_names_of(raw: object) -> Iterator[str]:
+    """The fields of a JSON value, at any depth, whose names are paths: `{"changes": {"src/a.py": …}}`."""
+    level = deque([raw])
+    while level:
+        value = level.popleft()
+        if isinstance(value, dict):
+            yield from filter(_PATH_NAME.fullmatch, _names(value))
+            level.extend(value.values())
+        elif isinstance(value, list):
+            level.extend(value)
+
+
 @lru_cache(4_096)
 def plain_name(name: str) -> str:
     return re.sub(r"[\W_]", "", name).lower()
 
 
 def texts_of(value: object, *, into_objects: bool = True) -> Iterator[str]:
-    """Every text in a JSON value, at any depth; of objects only the values, or nothing."""
+    """Every text in a JSON value, at any depth; of objects the names and the values, or nothing."""
     level = deque([value])
     while level:
         text = level.popleft()
@@ -76,4 +94,9 @@ def texts_of(value: object, *, into_objects: bool = True) -> Iterator[str]:
         elif isinstance(text, list):
             level.extend(text)
         elif isinstance(text, dict) and into_objects:
+            level.extend(_names(text))
             level.extend(text.values())
+
+
+def _names(fields: Iterable[str]) -> Iterator[str]:
+    return (name for name in fields if not _KEYWORD.fullmatch(name))

@@ -25,7 +25,7 @@ __all__ = ["Places", "SensitivePathScan"]
 # Folders in which a change alters what programs do: hooks, editor tasks, start-up files, agents' own settings.
 _FOLDERS = frozenset(
     {
-        ".git", ".githooks", ".husky", ".vscode", ".ssh", ".gnupg",
+        ".git", ".githooks", ".husky", ".vscode", ".idea", ".devcontainer", ".ssh", ".gnupg",
         ".claude", ".codex", ".copilot", ".cursor", ".fast-agent", ".gemini", ".opencode", ".qwen",
     }
 )  # fmt: skip
@@ -38,9 +38,14 @@ _FILES = frozenset(
         # Agents and Dragoman read these.
         ".mcp.json", ".claude.json", "opencode.json", "opencode.jsonc", "fastagent.config.yaml", "dragoman.toml",
         # Git, direnv and Dragoman read these.
-        ".gitconfig", ".gitmodules", ".envrc", "dragoman.db",
+        ".gitconfig", ".gitmodules", ".gitattributes", ".envrc", "dragoman.db",
+        # Package managers, pre-commit and development containers read these: they name programs to run.
+        ".yarnrc.yml", ".pre-commit-config.yaml", ".devcontainer.json",
     }
 )  # fmt: skip
+_ENDINGS = (".code-workspace",)
+# Each with what is in it.
+_PROTECTED_PATHS = (".config/fish", ".github/workflows", ".cargo/config.toml", ".cargo/config")
 # Files that hold secrets: sensitive to read as well as to change.
 _SECRET_FOLDERS = frozenset({".ssh", ".gnupg"})
 _SECRET_FILES = frozenset(
@@ -271,8 +276,8 @@ def _is_protected(plain: str) -> bool:
     parts = PurePosixPath(plain).parts
     return (
         any(part in _FOLDERS or part.startswith(_FOLDER_BEGINNINGS) for part in parts)
-        or (bool(parts) and parts[-1] in _FILES)
-        or "/.config/fish/" in f"{plain}/"
+        or (bool(parts) and (parts[-1] in _FILES or parts[-1].endswith(_ENDINGS)))
+        or any(f"/{path}/" in f"{plain}/" for path in _PROTECTED_PATHS)
     )
 
 

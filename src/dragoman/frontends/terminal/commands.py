@@ -52,7 +52,7 @@ _OVERWRITE = "--overwrite"
 _MODE = Style(color="yellow")
 _ACCEPTING = (
     "Edits in this folder are made without a question, and shown. You are still asked about commands, deletions, "
-    "sensitive files and all that a rule asks about. /accept-edits off, or Shift-Tab, ends it; so does /new."
+    "sensitive files and all that a rule asks about. /accept-edits off, or Shift-Tab, ends it; so do /new and another /model."
 )
 _LONGEST_NUMBER = 3
 
@@ -219,18 +219,21 @@ class Commands:
                 rows = [(_on(name == self._session.model_name), Text(name)) for name in self._session.models]
                 return _table(rows)
             case [name] if name != _SAVE:
-                self._session.use(name)
-                return note("●", self._going_on())
+                return note("●", self._go_on_with(name))
             case [name, option] if option == _SAVE:
-                self._session.use(name)
-                return note("●", f"{self._going_on()} {_saved(self._session.save_model())}")
+                said = self._go_on_with(name)
+                return note("●", f"{said} {_saved(self._session.save_model())}")
             case [option] if option == _SAVE:
                 return note("●", _saved(self._session.save_model()))
             case _:
                 raise _Misuse("Name one model: /model NAME, or /model NAME --save for later chats, too.")
 
-    def _going_on(self) -> str:
-        return f"Going on with {visible_line(self._session.model.info.name)}."
+    def _go_on_with(self, name: str) -> str:
+        accepted = self._session.accepts_edits
+        self._session.use(name)
+        ended = accepted and not self._session.accepts_edits
+        said = f"Going on with {visible_line(self._session.model.info.name)}."
+        return f"{said} You are asked about every edit again." if ended else said
 
     def _complete_model(self, words: list[str]) -> Iterable[Suggestion]:
         match words:

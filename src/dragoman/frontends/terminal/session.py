@@ -236,8 +236,11 @@ class ChatSession:
         self._models.adopt(config)
 
     def use(self, model: str) -> None:
-        """Go on with another model, which gets the whole history."""
+        """Go on with another model, which gets the whole history. The mode that accepts edits ends."""
+        other = model != self.model_name
         self._use(model)
+        if other:
+            self.accept_edits(on=False)
         self._chosen_at = len(self.messages)
         self._recorder.model(model)
 
