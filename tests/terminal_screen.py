@@ -33,7 +33,12 @@ _READ = 65536
 READY = r"^❯ *$"
 
 # Makes the pseudo-terminal on the given descriptor its own, then becomes the program.
-_LAUNCH = "import os, sys; os.login_tty(int(sys.argv[1])); os.execv(sys.argv[2], sys.argv[2:])"
+# A test run in the background of a shell ignores Ctrl-C and Ctrl-\, and its children would inherit that.
+_LAUNCH = (
+    "import os, signal, sys; os.login_tty(int(sys.argv[1])); "
+    "[signal.signal(each, signal.SIG_DFL) for each in (signal.SIGINT, signal.SIGQUIT)]; "
+    "os.execv(sys.argv[2], sys.argv[2:])"
+)
 
 
 class _Screen(pyte.HistoryScreen):
