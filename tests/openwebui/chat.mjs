@@ -6,7 +6,8 @@ export class ChatPage {
   strangers = [];
   problems = [];
 
-  static async open(browser, webui) {
+  /** `files` is where the server's links to files begin. */
+  static async open(browser, webui, files) {
     const context = await browser.chromium.newContext({ viewport: { width: 1280, height: 800 } });
     context.setDefaultTimeout(DEADLINE);
     const chat = new ChatPage();
@@ -15,7 +16,7 @@ export class ChatPage {
     browser.pages.push(chat);
     page.on('request', (request) => {
       const { protocol, hostname } = new URL(request.url());
-      if (protocol.startsWith('http') && hostname !== '127.0.0.1') {
+      if (protocol.startsWith('http') && hostname !== '127.0.0.1' && !request.url().startsWith(files)) {
         chat.strangers.push(request.url());
       }
     });

@@ -44,7 +44,7 @@ export const CONNECTIONS = [
 
 /** A new chat with a model. */
 export async function opened(model) {
-  page ??= await ChatPage.open(browser, webui);
+  page ??= await ChatPage.open(browser, webui, `${served.url}/v1/files/`);
   return page.start(model);
 }
 
