@@ -275,6 +275,8 @@ class VsCodeServer:
             options = msgspec.structs.replace(options, model_options=marked)
         request = Request(unrendered_messages(chat.messages), options, consumer)
         sink = _PartSink(self._connection, incoming)
+        # A turn that has ended may still be read: it is of an earlier answer.
+        await self._edits.settled()
         ended_before = self._edits.ended_turns()
         try:
             await model.respond(request, sink, incoming.token)
