@@ -171,7 +171,7 @@ pins: ## resolve requirements/ anew from pyproject.toml (needs uv)
 	uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --no-strip-extras \
 	  --upgrade --extra build pyproject.toml -o requirements/run.txt
 	uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --no-strip-extras \
-	  --upgrade --extra build --extra dev -c requirements/run.txt pyproject.toml -o requirements/dev.txt
+	  --upgrade --extra build --extra dev --extra fleet -c requirements/run.txt pyproject.toml -o requirements/dev.txt
 
 clean: ## remove the environment and all caches
 	rm -rf $(VENV) dist $(EXTENSION)/dist $(EXTENSION)/node_modules $(EXTENSION)/packaging/node_modules .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage
