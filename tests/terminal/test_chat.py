@@ -116,8 +116,14 @@ def test_an_approval_for_the_session_spares_the_next_question(folder: Folder) ->
     assert chat.text.count("? Run this command?") == 1
     chat.enter("/approvals")
     chat.wait_for(r"s1 +this command in this folder: echo run >> runs\n +any model · this session · 20")
+    for key, answer in (("\x1b", "Nothing was taken back"), ("y", "All approvals are taken back")):
+        chat.enter("/approvals reset")
+        chat.wait_for(r"Take back 1 approval, here and in every other folder\? +y yes   Esc no")
+        chat.type(key)
+        chat.wait_for(answer)
+        chat.wait_for(READY)
     chat.enter("/approvals reset")
-    chat.wait_for("All approvals are taken back")
+    chat.wait_for("Nothing is approved")
     chat.enter("go")
     chat.wait_for("Run this command?", times=2)
     assert (folder.path / "runs").read_text() == "run\nrun\n"

@@ -15,7 +15,7 @@ from dragoman.frontends.terminal.tool_call_line import spinner
 from dragoman.lm import ActivityPart, PlanEntry, PlanPart, UsagePart
 from dragoman.visible import visible_line
 
-__all__ = ["PlanView", "StepView", "cost_in_words", "usage_in_words"]
+__all__ = ["PlanView", "StepView", "cost_in_words", "step_state", "usage_in_words"]
 
 _DIM = Style(dim=True)
 _CYAN = Style(color="cyan")
@@ -108,6 +108,12 @@ class PlanView:
 
     def _changed(self) -> Iterator[PlanEntry]:
         return (entry for entry in self._entries if self._printed.get(entry.text) != entry.status)
+
+
+def step_state(step: ActivityPart) -> str:
+    """What kind of step it is, and how it went: `execute, failed, exit status 2`."""
+    end = f", exit status {step.exit_status}" if step.exit_status is not None else ""
+    return f"{step.kind}, {step.status}{end}"
 
 
 def usage_in_words(usage: UsagePart) -> str:
