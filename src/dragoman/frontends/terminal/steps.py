@@ -149,7 +149,9 @@ def _planned(entry: PlanEntry) -> RenderableType:
 def _counted(diff: str) -> Text:
     lines = [line for _, lines in files_of(diff) for line in lines]
     added, removed = (sum(line.startswith(sign) for line in lines) for sign in "+-")
-    text = Text(" ·", _DIM) if added or removed else Text()
+    text = Text()
+    if added or removed:
+        text.append(" ·", _DIM)
     if added:
         text.append(f" +{added}", _GREEN)
     if removed:
