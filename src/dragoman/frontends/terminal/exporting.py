@@ -13,6 +13,7 @@ from dragoman.frontends.terminal.session import ChatSession
 from dragoman.journal.events import UnreadableJournal
 from dragoman.journal.store import JournalStoreError
 from dragoman.lm import Message
+from dragoman.visible import visible_line
 from dragoman.whole_file import write_whole
 
 __all__ = ["CannotExport", "clipboard_sequence", "export", "last_answer"]
@@ -32,13 +33,14 @@ class CannotExport(Exception):
 async def export(session: ChatSession, wanted: str | None, *, overwrite: bool) -> Path:
     """Write the chat to a file of the user's choice, or to a new one in its folder. Raises `CannotExport`."""
     title = next((each.text for each in session.messages if each.role == "user"), "")
-    notice = ""
+    decided, why = None, "the journal is off"
     try:
         decided = await session.decisions()
-    except (JournalStoreError, UnreadableJournal) as error:
-        decided, notice = None, _NO_DECISIONS.format(why=str(error).rstrip("."))
-    else:
-        notice = _NO_DECISIONS.format(why="the journal is off") if decided is None else ""
+    except UnreadableJournal as error:
+        why = f"its journal cannot be read ({error})"
+    except JournalStoreError as error:
+        why = str(error).rstrip(".")
+    notice = "" if decided is not None else _NO_DECISIONS.format(why=visible_line(why))
     text = as_markdown(
         session.messages, " ".join(title.split())[:_TITLE_CHARACTERS], decided or ChatDecisions(), notice
     )
