@@ -58,9 +58,7 @@ async def measure(stage: Stage, scale: Scale) -> Figure:
         rows.append(Row(f"{updates:,} updates", OURS, {name: (value,) for name, value in samples.items()}))
     title = "Long tool output, sent in full at every step"
     goals = (
-        Goal(
-            "what is told to the consumer, of the output", max(row.median("share") or 0 for row in rows), 1.2
-        ),
+        Goal("what the consumer gets, of the output", max(row.median("share") or 0 for row in rows), 1.2),
         Goal(
             "CPU per byte from the agent at the longest, of that at the shortest",
             (rows[-1].median("per_mb") or 0) / (rows[0].median("per_mb") or 1),

@@ -63,10 +63,10 @@ def test_from_an_empty_home_to_a_model_that_answers(home: Path, file: Path, colu
         terminal.wait_for(r"^Packaged agent 1\.0\.0 is installed\.$")
         terminal.wait_for(r"^Packaged agent starts, and opens a session\.$")
         terminal.wait_for(_HELLO)
-        terminal.wait_for(r"^Write it\? \[y/N\] *$")
+        terminal.wait_for(r"^Write it\? \[Y/n\] *$")
         assert _TABLE in terminal.text + "\n"
         assert not file.exists()
-        terminal.enter("y")
+        terminal.enter("")
         assert terminal.wait_end() == 0
         assert terminal.text.endswith("Next: dragoman chat packaged")
     assert file.read_text() == _TABLE
@@ -123,7 +123,7 @@ def test_a_missing_login_is_offered_by_the_agents_own_command(
         terminal.enter("me")
         terminal.wait_for(r"^You are logged in\.$")
         terminal.wait_for(_HELLO)
-        terminal.wait_for(r"^Write it\? \[y/N\] *$")
+        terminal.wait_for(r"^Write it\? \[Y/n\] *$")
         terminal.enter("y")
         assert terminal.wait_end() == 0
     assert file.read_text() == _TABLE
@@ -154,7 +154,7 @@ def test_a_way_that_the_agent_goes_alone_is_written_as_auth(home: Path, file: Pa
         terminal.wait_for(r"^  1  The web: In a browser$")
         terminal.enter("1")
         terminal.wait_for(_HELLO)
-        terminal.wait_for(r"^Write it\? \[y/N\] *$")
+        terminal.wait_for(r"^Write it\? \[Y/n\] *$")
         terminal.enter("y")
         assert terminal.wait_end() == 0
     assert account.exists()
@@ -174,7 +174,7 @@ def test_an_agent_that_names_no_way_to_log_in_waits_for_one_elsewhere(
         account.touch()
         terminal.enter("y")
         terminal.wait_for(_HELLO)
-        terminal.wait_for(r"^Write it\? \[y/N\] *$")
+        terminal.wait_for(r"^Write it\? \[Y/n\] *$")
         terminal.enter("y")
         assert terminal.wait_end() == 0
     assert file.read_text() == _TABLE
@@ -188,7 +188,7 @@ def test_an_agent_that_does_not_answer_is_written_only_on_request(home: Path, fi
         terminal.wait_for("^The test failed: .*no more today")
         terminal.wait_for(r"^Write the configuration all the same\? \[y/N\] *$")
         terminal.enter("y")
-        terminal.wait_for(r"^Write it\? \[y/N\] *$")
+        terminal.wait_for(r"^Write it\? \[Y/n\] *$")
         terminal.enter("y")
         assert terminal.wait_end() == 0
     assert file.read_text() == _TABLE
@@ -227,6 +227,13 @@ def test_ctrl_d_and_a_no_write_nothing(home: Path, file: Path) -> None:
         assert terminal.wait_end() == 1
     assert not file.exists()
     assert not _is_installed(home)
+    for typed in ("n\n", "maybe\n", "\x04"):
+        with _init(home, "--agent", "demo") as terminal:
+            terminal.wait_for(r"^Write it\?")
+            terminal.type(typed)
+            assert terminal.wait_end() == 1
+            assert "No configuration was written." in terminal.text
+        assert not file.exists()
 
 
 def test_without_a_terminal_it_needs_explicit_options(

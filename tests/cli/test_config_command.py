@@ -193,9 +193,9 @@ def test_in_a_terminal_a_broken_edit_can_be_edited_again(home: Path) -> None:
     editor = _editor(home, "[loop\n", "[loop]\nturns = 5\n")
     environment = {"HOME": str(home), "EDITOR": editor}
     with Terminal("-m", "dragoman", "config", "edit", cwd=Path.cwd(), environment=environment) as terminal:
-        terminal.wait_for(r"^Edit it again\? \[y/N\] *$")
+        terminal.wait_for(r"^Edit it again\? \[Y/n\] *$")
         assert "not valid TOML" in terminal.text
-        terminal.enter("y")
+        terminal.enter("")
         assert terminal.wait_end() == 0
         assert "has no mistakes" in terminal.text
     assert load(home / ".config/dragoman/dragoman.toml").loop.turns == 5

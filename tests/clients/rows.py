@@ -21,7 +21,7 @@ class Row(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     runner: Literal["python", "older", "node", "llm", "aider", "codex", "opencode"]
     id: str = ""
     structured: tuple[str, ...] = ()
-    # Why each turn is a new session of the agent, which is told the conversation.
+    # Why each turn is a new session of the agent, which gets a transcript.
     retells: str = ""
     cannot: dict[str, str] = {}
 

@@ -39,6 +39,12 @@ def _shown(number: int) -> list[str]:
     return [line.rstrip() for block in blocks for line in block.splitlines() if line.strip()]
 
 
+def _offered_keys(text: str) -> list[str]:
+    """The keys below the question, on however many lines."""
+    [keys] = re.findall(r"^  (y once .*?)\n  s, w, a: ", text, re.DOTALL | re.MULTILINE)
+    return re.split(r"\s{2,}", keys)
+
+
 @pytest.fixture
 def folder(home: Path) -> Path:
     (home / "work/README.md").write_text("# Notes\n\nBuy bread.\n")
@@ -66,6 +72,7 @@ def _expect(chat: Terminal, folder: Path, number: int) -> None:
 
 
 def test_the_chat_goes_as_the_page_says(chat: Terminal, folder: Path) -> None:
+    _expect(chat, folder, 2)
     chat.enter(_typed(3))
     _expect(chat, folder, 3)
     chat.wait_for(READY)
@@ -75,6 +82,7 @@ def test_the_chat_goes_as_the_page_says(chat: Terminal, folder: Path) -> None:
     question, _, answer = _section(4).partition("Press `y`")
     assert "s, w, a: for exactly this request of Demo agent" in question
     chat.wait_for("s, w, a: for exactly this request of Demo agent")
+    assert _offered_keys(chat.text) == _offered_keys(question) != []
     chat.type("y")
     for line in re.findall(r"^(?:→|✓|  ok).*$", answer, re.MULTILINE):
         chat.wait_for(f"^{re.escape(line)}$")

@@ -13,16 +13,16 @@ def rules() -> str:
     return page(
         "# Rules",
         WRITTEN,
-        """What a response may be made of, and what a stream of events may look like. [`dragoman check`](commands.md#dragoman-check) holds a
-model or an endpoint against them and prints each with its verdict. *Must* and *should* are the words of where a rule comes
-from; a check fails by either.""",
+        """What a response may be made of, and what a stream of events may look like. [`dragoman check`](commands.md#dragoman-check)
+checks a model or an endpoint against them and prints the verdict for each. *Must* and *should* are the words of the
+rule's source; breaking either fails the check.""",
         "## Stream rules",
-        """Of any model. The guard enforces them between a back end and whoever asked: a part that breaks one is not passed on, and the
-response fails with the id of the rule. What can be put right without inventing anything is: an answer without anything to
-see gets a line that says so (S9), and thinking, data and links are told as the consumer can take them (S10, S11, S13).""",
+        """These hold for every model. The guard enforces them between a back end and the consumer: it drops a part that breaks a rule, and
+the response fails with the id of the rule. The guard repairs what it can without inventing anything: an empty answer gets
+a line that says so (S9), and thinking, data and links go out in a form that the consumer takes (S10, S11, S13).""",
         _table(RULES.values()),
         "## Rules for events",
-        "Of an Open Responses endpoint: what it writes, event by event, when it streams.",
+        "These hold for what an Open Responses endpoint streams, event by event.",
         _table(EVENT_RULES.values()),
     )
 

@@ -1,5 +1,6 @@
 """The chat in a real terminal: somebody types, decides, and looks at the screen."""
 
+import re
 import signal
 import stat
 
@@ -116,8 +117,14 @@ def test_an_approval_for_the_session_spares_the_next_question(folder: Folder) ->
     assert chat.text.count("? Run this command?") == 1
     chat.enter("/approvals")
     chat.wait_for(r"s1 +this command in this folder: echo run >> runs\n +any model · this session · 20")
+    for key, answer in (("\x1b", "Nothing was taken back"), ("y", "All approvals are taken back")):
+        chat.enter("/approvals reset")
+        chat.wait_for(r"Take back 1 approval, here and in every other folder\? +y yes   Esc no")
+        chat.type(key)
+        chat.wait_for(answer)
+        chat.wait_for(READY)
     chat.enter("/approvals reset")
-    chat.wait_for("All approvals are taken back")
+    chat.wait_for("Nothing is approved")
     chat.enter("go")
     chat.wait_for("Run this command?", times=2)
     assert (folder.path / "runs").read_text() == "run\nrun\n"
@@ -395,3 +402,16 @@ def test_data_is_a_line(folder: Folder) -> None:
     chat.wait_for("^  Image: image/png, 8 bytes")
     chat.wait_for(READY)
     assert b"\x1b_G" not in chat.raw
+
+
+def test_what_decides_is_not_drawn_dim(folder: Folder) -> None:
+    chat = folder.chat("demo", rows=50)
+    chat.enter("write `one` into `a.txt`")
+    chat.wait_for("^  s, w, a: for exactly this request")
+    chat.type("y")
+    chat.wait_for(r"✓ Write a\.txt · \+1")
+    chat.wait_for(READY)
+    # Dim until the next sequence: some terminals draw that so faintly that it cannot be read.
+    dim = [words.decode() for words in re.findall(rb"\x1b\[2(?:;\d+)*m([^\x1b]*)", chat.raw)]
+    assert any("session" in words for words in dim)
+    assert [words for words in dim if "s, w, a: for" in words or "+1" in words] == []

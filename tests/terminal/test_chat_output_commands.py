@@ -12,7 +12,8 @@ from dragoman.clock import SystemClock
 from dragoman.config import Config, ResponsesModel, load
 from dragoman.frontends.terminal.chat import Turns
 from dragoman.frontends.terminal.commands import Commands, Compact
-from dragoman.frontends.terminal.exporting import CannotExport, as_markdown, clipboard_sequence
+from dragoman.frontends.terminal.export_text import ChatDecisions, as_markdown
+from dragoman.frontends.terminal.exporting import CannotExport, clipboard_sequence
 from dragoman.frontends.terminal.interrupts import Interrupts
 from dragoman.frontends.terminal.session import ChatSession
 from dragoman.lm import CancellationToken, DataPart, ToolCallPart, ToolResultPart, assistant, user
@@ -73,6 +74,7 @@ def test_an_export_has_calls_and_their_results() -> None:
             assistant("Done."),
         ),
         "go <b>",
+        ChatDecisions(),
     )
     assert "*a.png, 3 bytes*" in text
     assert '**run_command** `{"command":"ls"}`' in text
@@ -82,6 +84,88 @@ def test_an_export_has_calls_and_their_results() -> None:
         "## You",
         "## Model",
     ]
+
+
+def test_an_export_has_steps_plans_and_who_allowed_or_refused_what(folder: Folder) -> None:
+    chat = folder.chat("demo", rows=50)
+    chat.enter("write `one` into `a.txt`")
+    chat.wait_for("Esc deny")
+    chat.type("y")
+    chat.wait_for("ok: Made a.txt")
+    chat.wait_for(READY)
+    chat.enter("run `exit 3`")
+    chat.wait_for("Esc deny")
+    chat.type("n")
+    chat.wait_for("Why not")
+    chat.enter("not *now*")
+    chat.wait_for("denied: ")
+    chat.wait_for(READY)
+    chat.enter("/accept-edits on")
+    chat.wait_for("accepting edits")
+    chat.enter("write `two` into `b.txt`")
+    chat.wait_for("ok: Made b.txt")
+    chat.wait_for(READY)
+    chat.enter("make a plan")
+    chat.wait_for("^  That was the plan")
+    chat.wait_for(READY)
+    chat.type("\x04")
+    assert chat.wait_end() == 0
+    # What was decided before the chat was continued is there, too.
+    chat = folder.chat("-c")
+    chat.enter("/export out.md")
+    chat.wait_for("Written to")
+    _, first, second, third, fourth = re.split(
+        "^## You$", (folder.path / "out.md").read_text(), flags=re.MULTILINE
+    )
+    said = (
+        r"wants to change files: Write a.txt\*\*: allowed by a person: once, at the terminal, after [\d.]+ s"
+    )
+    assert re.search(rf"permission.\n\n\*\*Demo agent {said}\n\n<details>", first)
+    assert first.count("<summary>Write a.txt (edit, completed)</summary>") == 1
+    assert "```diff\n--- /dev/null\n" in first
+    assert "\n+one\n```\n" in first
+    assert "Made a.txt, 4 bytes." in first
+    assert "pending" not in first
+    assert (
+        "**Demo agent wants to run: exit 3**: refused by a person: not \\*now\\*, at the terminal" in second
+    )
+    assert "<summary>exit 3 (execute, failed)</summary>" in second
+    by_mode = third.index("Write b.txt**: allowed by a mode of the chat: edits are accepted in this chat")
+    assert by_mode < third.index("<summary>Write b.txt (edit, completed)</summary>")
+    assert fourth.count("- [x] ") == fourth.count("- [") > 1
+    assert "dragoman-agent-action" not in first + second + third
+
+
+def test_an_export_says_who_allowed_a_tool_of_the_terminal(folder: Folder) -> None:
+    folder.script(
+        {"when": {"round": 1}, "do": [{"say": "Done."}]},
+        {"do": [{"call": "run_command", "input": {"command": "echo hello"}}]},
+    )
+    chat = folder.chat()
+    chat.enter("go")
+    chat.wait_for("Esc deny")
+    chat.type("s")
+    chat.wait_for("^  Done.")
+    chat.wait_for(READY)
+    chat.enter("/export out.md")
+    chat.wait_for("Written to")
+    call, result = r"\*\*run_command\*\* `.*echo hello.*`", "<details><summary>run_command: ok</summary>"
+    decision = r"\*\*run_command: .*\*\*: allowed by a person: session, at the terminal, after [\d.]+ s"
+    assert re.search(f"{call}\n\n{decision}\n\n{result}", (folder.path / "out.md").read_text())
+
+
+def test_an_export_says_that_decisions_were_not_kept(folder: Folder) -> None:
+    folder.script(_ECHO, settings='[journal]\ncontent = "off"\n')
+    chat = folder.chat()
+    chat.enter("hello")
+    chat.wait_for("^  You said hello.")
+    chat.wait_for(READY)
+    chat.enter("/export out.md")
+    chat.wait_for("Written to")
+    text = (folder.path / "out.md").read_text()
+    assert text.endswith(
+        "You said **hello**.\n\n*Who allowed or refused what is not in this file: the journal is off.*\n"
+    )
 
 
 def test_copy_sends_the_last_answer_to_the_terminals_clipboard(folder: Folder) -> None:

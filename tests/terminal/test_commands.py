@@ -12,7 +12,7 @@ from dragoman.backends.scripted import ScriptedModel
 from dragoman.clock import SystemClock
 from dragoman.config import AcpModel, Config, Found, ScriptModel, load
 from dragoman.config.source import Source
-from dragoman.frontends.terminal.commands import Commands, Leave
+from dragoman.frontends.terminal.commands import Commands, Leave, ResetApprovals
 from dragoman.frontends.terminal.screen import Screen
 from dragoman.frontends.terminal.session import ChatSession
 from dragoman.lm import CancellationToken, UsagePart, assistant, user
@@ -143,8 +143,11 @@ def test_approvals_are_listed_and_taken_back(stage: _Stage) -> None:
     ]
     assert stage.run(f"/approvals revoke {first.id}").startswith("○")
     assert stage.run(f"/approvals revoke {first.id}").startswith("✗ There is no approval")
-    assert stage.run("/approvals reset").startswith("○")
-    assert stage.session.approvals.list() == ()
+    with pytest.raises(ResetApprovals):
+        stage.run("/approvals reset")
+    assert stage.session.approvals.list() == (second,)
+    stage.session.approvals.reset()
+    assert stage.run("/approvals reset").startswith("○ Nothing is approved")
     assert stage.run("/approvals revoke").startswith("✗ Type /approvals")
 
 

@@ -318,6 +318,11 @@ def test_an_agents_journal_that_cannot_be_read_does_not_prevent_continuing(folde
     chat = folder.chat("-c")
     chat.wait_for(_CONTINUED)
     assert "❯ !history" in chat.text
+    chat.wait_for(READY)
+    chat.enter("/export out.md")
+    chat.wait_for("Written to")
+    last = (folder.path / "out.md").read_text().splitlines()[-1]
+    assert last.startswith("*Who allowed or refused what is not in this file: its journal cannot be read (")
 
 
 def _agent(folder: Folder) -> None:

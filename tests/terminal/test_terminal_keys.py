@@ -3,6 +3,8 @@
 import shlex
 import sys
 
+import pytest
+
 from terminal_screen import READY, Folder, Terminal
 
 _SLOW = {
@@ -167,3 +169,18 @@ def test_the_arrow_does_not_recall_leaving(folder: Folder) -> None:
     chat = folder.chat()
     chat.type("\x1b[A")
     chat.wait_for("^❯ remember me")
+
+
+@pytest.mark.parametrize("word", ["exit", "quit", ":q"])
+def test_the_bare_word_of_other_tools_leaves_too(folder: Folder, word: str) -> None:
+    folder.script(_ECHO)
+    chat = folder.chat()
+    chat.enter(f"{word} the loop")
+    chat.wait_for(f"You said {word} the loop.")
+    chat.wait_for(READY)
+    chat.enter(word)
+    assert chat.wait_end() == 0
+    assert f"You said {word}." not in chat.text
+    chat = folder.chat()
+    chat.type("\x1b[A")
+    chat.wait_for(f"^❯ {word} the loop")

@@ -25,9 +25,10 @@ def can_ask() -> bool:
     return sys.stdin.isatty() and sys.stderr.isatty()
 
 
-def agreed(question: str) -> bool:
-    """Ask the user a yes-or-no question. Anything but a yes, such as Enter, is a no."""
-    return (answer_to(f"{question} [y/N]") or "").lower() in {"y", "yes"}
+def agreed(question: str, *, enter_agrees: bool = False) -> bool:
+    """Ask the user a yes-or-no question. Anything but a yes is a no, and so is Enter unless `enter_agrees`."""
+    answer = answer_to(f"{question} {'[Y/n]' if enter_agrees else '[y/N]'}")
+    return enter_agrees if answer == "" else (answer or "").lower() in {"y", "yes"}
 
 
 def answer_to(question: str) -> str | None:

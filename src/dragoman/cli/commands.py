@@ -287,12 +287,12 @@ one that you name with --config may.""",
             "demo",
             "a chat with the built-in demo agent: no account, no network",
             """\
-Talk to the built-in demo agent: a real agent in a process of its own, which
-thinks, calls your tools, asks for permission and respects a denial,
-without any account or network. It works on a copy of a small phrasebook, and
-leaves nothing behind.
+Talk to the built-in demo agent: a real agent, in a separate process, that
+thinks, calls your tools, asks for permission and respects a denial, without
+any account or network. It works on a copy of a small phrasebook, which is
+deleted at the end.
 
-When standard input is not a terminal it plays its tour by itself and exits.""",
+When standard input is not a terminal, it plays a tour and exits.""",
             """\
   dragoman demo
       try it out

@@ -49,7 +49,7 @@ def edit(context: CommandContext) -> int:
         except ConfigError as error:
             say(context.redaction.redacted(str(error)), sys.stderr)
             say(f"{file} is saved as you left it. No command can use it until this is corrected.", sys.stderr)
-            if can_ask() and agreed("Edit it again?"):
+            if can_ask() and agreed("Edit it again?", enter_agrees=True):
                 continue
             return WRONG_USAGE
         if after != before:

@@ -299,7 +299,7 @@ class _Dialogue:
         file = self._setup.file.absolute()
         say(f"This goes to {'the end of ' if file.exists() else ''}{file}:\n")
         print(model_table(model_id, values), flush=True)
-        if not self._is_sure and not agreed("Write it?"):
+        if not self._is_sure and not agreed("Write it?", enter_agrees=True):
             raise _Declined("You can add these lines yourself.")
         write_model(self._setup.file, model_id, values)
         self._progress.is_written = True

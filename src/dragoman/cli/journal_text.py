@@ -7,7 +7,7 @@ from itertools import groupby
 
 from dragoman.conversations.history import NormalAnswer, NormalItem, NormalPrompt
 from dragoman.conversations.identify import Evidence, RequestKind
-from dragoman.frontends.terminal.steps import usage_in_words
+from dragoman.frontends.terminal.steps import step_state, usage_in_words
 from dragoman.journal.agent_events import (
     AgentLaunched,
     AgentStopped,
@@ -25,7 +25,7 @@ from dragoman.journal.agent_events import (
     UsageNoted,
 )
 from dragoman.journal.chat_events import MessagesAdded, ModelChosen, RunEnded
-from dragoman.journal.decision_text import decision_in_words, permission_in_words
+from dragoman.journal.decision_text import permission_in_words, whole_decision_in_words
 from dragoman.journal.event import ContentDeleted, JournalStarted
 from dragoman.journal.events import AnyEvent
 from dragoman.journal.response_events import (
@@ -134,7 +134,7 @@ def event_in_words(
         case PermissionRequested():
             yield f"permission: {permission_in_words(event)}"
         case PermissionDecided():
-            yield f"{decision_in_words(event)}, at the {event.where}, after {event.seconds:.1f} s"
+            yield whole_decision_in_words(event)
         case AgentLaunched():
             session = "a new session" if event.is_new else "the session"
             yield f"agent {event.name} {event.version or ''} started, process {event.pid}, with {session} {event.session}"
@@ -252,8 +252,7 @@ def _part(part: Part) -> Iterator[str]:
         case ToolResultPart():
             yield f"result of {part.name or part.call_id}{_outcome(part.outcome)}: {_cut(part.text) or NOT_KEPT}"
         case ActivityPart():
-            end = f", exit status {part.exit_status}" if part.exit_status is not None else ""
-            yield f"step: {part.title or NOT_KEPT} ({part.kind}, {part.status}{end})"
+            yield f"step: {part.title or NOT_KEPT} ({step_state(part)})"
         case PlanPart():
             entries = "; ".join(f"{entry.text} ({entry.status})" for entry in part.entries)
             yield f"plan: {entries or NOT_KEPT}"

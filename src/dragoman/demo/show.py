@@ -153,7 +153,7 @@ def _greeting() -> RenderableType:
         ("dragoman", Style(bold=True)),
         (" · demo\n", Style(color="cyan")),
         (
-            "A real agent, with a script for a mind and a phrasebook to work on. Type a number, or the words:\n",
+            "A real agent that follows a script, and a phrasebook to work on. Type a number, or the words:\n",
             Style(dim=True),
         ),
     )

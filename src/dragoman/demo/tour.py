@@ -47,8 +47,8 @@ SCENES = (
     TourScene(
         "What is in this folder?",
         title="Thinking, and a tool that only reads",
-        about="An agent in a process of its own thinks, which is folded to one line, and calls a tool of the chat's. "
-        "Listing files changes nothing: you are not asked.",
+        about="The agent, a separate process, thinks (folded to one line) and calls one of the chat's tools. "
+        "Listing files changes nothing, so you are not asked.",
     ),
     TourScene(
         "Which translations are missing?",
@@ -60,8 +60,8 @@ SCENES = (
         keys="nysy",
         reason="Too familiar for a stranger: teşekkür ederim.",
         title="You decide",
-        about="The agent asks before it acts by itself, and you see the difference first. One is denied with a reason, "
-        "and the agent does better. A command is allowed for the session: the second time you are not asked.",
+        about="The agent asks before it acts, and you see the change first. You deny one with a reason, and the agent "
+        "makes a better one. You allow a command for the session, so the second time you are not asked.",
     ),
 )
 

@@ -6,7 +6,13 @@ from dragoman.journal.agent_events import PermissionDecided, PermissionRequested
 from dragoman.permissions.question import in_one_line, what_in_one_line
 from dragoman.permissions.record import By
 
-__all__ = ["at_console", "decision_in_words", "permission_in_words", "who_decided"]
+__all__ = [
+    "at_console",
+    "decision_in_words",
+    "permission_in_words",
+    "who_decided",
+    "whole_decision_in_words",
+]
 
 _CONSOLE = "console: "
 
@@ -49,3 +55,8 @@ def decision_in_words(event: PermissionDecided) -> str:
     why = f": {event.why}" if event.why else ""
     made = f", who made the rule at {event.new_rule}" if event.new_rule else ""
     return f"{allowed} {_BY[event.by]}{why}{made}"
+
+
+def whole_decision_in_words(event: PermissionDecided) -> str:
+    """The same, with where it was made, and how long that took."""
+    return f"{decision_in_words(event)}, at the {event.where}, after {event.seconds:.1f} s"

@@ -11,7 +11,7 @@ from dragoman.journal.agent_events import PermissionDecided, PermissionRequested
 from dragoman.journal.events import JournalEntry
 from dragoman.journal.store import JournalInfo, JournalStore
 
-__all__ = ["RecordedDecision", "decisions_since", "open_elsewhere"]
+__all__ = ["RecordedDecision", "decisions_in_chat", "decisions_since", "open_elsewhere"]
 
 # A decision may come so long after its request, which is then looked for.
 _LONGEST_QUESTION = timedelta(days=7)
@@ -38,6 +38,15 @@ async def decisions_since(store: JournalStore, start: datetime | None) -> list[R
     infos = {journal: await store.find(journal) for journal in {journal for journal, _ in found}}
     decisions = (each for each in _paired(found, infos) if each.at >= first)
     return sorted(decisions, key=lambda each: each.at)
+
+
+async def decisions_in_chat(store: JournalStore, chat: str) -> list[RecordedDecision]:
+    """What was decided in a chat, about its tools and its agents, in the order of time."""
+    infos = {
+        each.id: each for each in await store.journals("chat", "agent") if chat in (each.id, each.parent)
+    }
+    found = [(journal, entry) for journal in infos for entry in await store.read(journal)]
+    return sorted(_paired(found, infos), key=lambda each: each.at)
 
 
 async def open_elsewhere(store: JournalStore, now: float) -> list[RecordedDecision]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Protocol
@@ -14,19 +14,23 @@ from rich.style import Style
 
 from dragoman.clock import Clock
 from dragoman.frontends.terminal.attachments import Attachments
+from dragoman.frontends.terminal.command_names import is_leaving
 from dragoman.frontends.terminal.commands import (
     AgentCommand,
     Commands,
     Compact,
     EditPrompt,
+    Export,
     Leave,
+    ResetApprovals,
     Resume,
 )
 from dragoman.frontends.terminal.compacting import how_else
+from dragoman.frontends.terminal.exporting import CannotExport, export
 from dragoman.frontends.terminal.host import DONE, FAILED, INTERRUPTED, TerminalHost
 from dragoman.frontends.terminal.interrupts import Interrupts
 from dragoman.frontends.terminal.keys import quiet
-from dragoman.frontends.terminal.layout import note
+from dragoman.frontends.terminal.layout import note, place
 from dragoman.frontends.terminal.prompt import PromptInterrupted
 from dragoman.frontends.terminal.screen import Screen
 from dragoman.frontends.terminal.session import ChatSession
@@ -106,6 +110,14 @@ class Turns:
             self._source = None
         return note("●", "The context is shorter now. The chat still has everything that was said.")
 
+    async def export(self, wanted: Export) -> RenderableType:
+        """Write the chat to a file. Returns what to print."""
+        try:
+            file = await export(self._session, wanted.wanted, overwrite=wanted.overwrite)
+        except CannotExport as problem:
+            return note("✗", visible_line(str(problem)), _ERROR)
+        return note("●", f"Written to {visible_line(place(file))}")
+
     def interrupt(self) -> None:
         if self._interrupts.is_paused:
             return
@@ -166,6 +178,10 @@ def _no_keys(on_escape: Callable[[], None]) -> AbstractContextManager[None]:
     return nullcontext()
 
 
+async def _nobody_asked(count: int) -> None:
+    del count
+
+
 @dataclass(frozen=True, slots=True)
 class Interaction:
     """What only a chat with a person at a terminal has."""
@@ -176,6 +192,8 @@ class Interaction:
     attach: Callable[[str], Attachments] = lambda _prompt: Attachments()
     # Begins the next prompt in an editor.
     edit: Callable[[str], None] = lambda _text: None
+    # Asks whether to take back so many approvals, and does it.
+    reset_approvals: Callable[[int], Awaitable[None]] = _nobody_asked
 
 
 class Chat:
@@ -213,6 +231,8 @@ class Chat:
         return DONE
 
     async def _handle(self, prompt: str) -> None:
+        if is_leaving(prompt):
+            raise Leave
         if prompt.startswith("/"):
             await self._command(prompt)
         else:
@@ -231,6 +251,10 @@ class Chat:
             await self._answer(sent.prompt)
         except Compact:
             self._screen.print(await self._turns.compact())
+        except Export as wanted:
+            self._screen.print(await self._turns.export(wanted))
+        except ResetApprovals as wanted:
+            await self._with_person.reset_approvals(wanted.count)
 
     async def _answer(self, prompt: str) -> None:
         attached = self._with_person.attach(prompt)

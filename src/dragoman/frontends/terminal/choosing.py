@@ -1,4 +1,4 @@
-"""Choosing one of the stored chats, with the arrow keys or by its number."""
+"""Choosing one of the stored chats, with the arrow keys or by its number; and a yes or no with one key."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ from dragoman.frontends.terminal.screen import Screen
 from dragoman.frontends.terminal.stored_chats import MOST_OFFERED, in_words
 from dragoman.journal.store import JournalInfo
 
-__all__ = ["choose_chat"]
+__all__ = ["choose_chat", "confirmed"]
 
 _CHOSEN = Style(color="cyan", bold=True)
 _DIM = Style(dim=True)
+_ASKED = Style(color="yellow")
 
 
 async def choose_chat(chats: Sequence[JournalInfo], screen: Screen, keys: KeySource) -> JournalInfo | None:
@@ -42,6 +43,23 @@ async def choose_chat(chats: Sequence[JournalInfo], screen: Screen, keys: KeySou
                         raise PromptInterrupted
                     case key if key in (ESCAPE, END, "q", "c-d"):
                         return None
+                    case _:
+                        pass
+        finally:
+            screen.show(None)
+
+
+async def confirmed(question: str, screen: Screen, keys: KeySource) -> bool:
+    """Whether the user presses `y`. Other keys that are no answer are ignored."""
+    with keys.listening():
+        try:
+            while True:
+                screen.show(note("?", f"{question}   y yes   Esc no", _ASKED))
+                match await keys.key():
+                    case "y":
+                        return True
+                    case key if key in (ESCAPE, END, INTERRUPT, "n", "q", "c-d"):
+                        return False
                     case _:
                         pass
         finally:

@@ -34,6 +34,8 @@ ALIASES = {
 }
 
 _LEAVING = "quit"
+# What other programs take without a slash. Nobody asks a model that.
+_BARE_LEAVING = frozenset({"exit", "quit", ":q"})
 
 
 def meant(name: str) -> str:
@@ -42,6 +44,8 @@ def meant(name: str) -> str:
 
 
 def is_leaving(prompt: str) -> bool:
-    """Whether a prompt is the command that leaves the chat. The arrow keys do not recall it."""
+    """Whether a prompt leaves the chat. The arrow keys do not recall it."""
     words = prompt.split()
-    return len(words) == 1 and words[0].startswith("/") and meant(words[0][1:]) == _LEAVING
+    if len(words) != 1:
+        return False
+    return words[0] in _BARE_LEAVING or (words[0].startswith("/") and meant(words[0][1:]) == _LEAVING)

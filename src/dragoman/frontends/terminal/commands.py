@@ -21,10 +21,8 @@ from dragoman.frontends.terminal.command_names import ALIASES, meant
 from dragoman.frontends.terminal.compacting import compact_command, how_else
 from dragoman.frontends.terminal.exporting import (
     CannotExport,
-    as_markdown,
     clipboard_sequence,
     last_answer,
-    write_export,
 )
 from dragoman.frontends.terminal.layout import column, note, place
 from dragoman.frontends.terminal.prompt import Suggestion
@@ -39,14 +37,13 @@ from dragoman.tools.builtin.approval_words import approval_in_words
 from dragoman.tools.registry import RegistryError, ToolInfo
 from dragoman.visible import visible_line
 
-__all__ = ["AgentCommand", "Commands", "Compact", "EditPrompt", "Leave", "Resume"]
+__all__ = ["AgentCommand", "Commands", "Compact", "EditPrompt", "Export", "Leave", "ResetApprovals", "Resume"]
 
 _DIM = Style(dim=True)
 _BOLD = Style(bold=True)
 _ERROR = Style(color="red")
 _ON = ("●", Style(color="green"))
 _OFF = ("○", _DIM)
-_TITLE_CHARACTERS = 80
 _SAVE = "--save"
 _OVERWRITE = "--overwrite"
 _MODE = Style(color="yellow")
@@ -87,6 +84,23 @@ class AgentCommand(Exception):
 
 class Compact(Exception):
     """The model is to make its context shorter."""
+
+
+class Export(Exception):
+    """The user wants the chat in a file: in this one, or in a new one."""
+
+    def __init__(self, wanted: str | None, *, overwrite: bool) -> None:
+        super().__init__(wanted)
+        self.wanted = wanted
+        self.overwrite = overwrite
+
+
+class ResetApprovals(Exception):
+    """The user takes back all approvals, and is asked first. There are so many."""
+
+    def __init__(self, count: int) -> None:
+        super().__init__(count)
+        self.count = count
 
 
 class _Misuse(Exception):
@@ -298,19 +312,18 @@ class Commands:
 
     def _approvals(self, words: list[str]) -> RenderableType:
         approvals = self._session.approvals
+        granted = approvals.list()
         match words:
+            case [] | ["reset"] if not granted:
+                return note("○", "Nothing is approved: every tool that changes something asks.")
             case []:
-                granted = approvals.list()
-                if not granted:
-                    return note("○", "Nothing is approved: every tool that changes something asks.")
                 return _table((Text(each.id, _BOLD), self._approval(each)) for each in granted)
             case ["revoke", id_]:
                 if not approvals.revoke(id_):
                     raise _Misuse(f'There is no approval "{visible_line(id_)}". /approvals lists them.')
                 return note("○", f"Approval {visible_line(id_)} is taken back.")
             case ["reset"]:
-                approvals.reset()
-                return note("○", "All approvals are taken back, here and everywhere.")
+                raise ResetApprovals(len(granted))
             case _:
                 raise _Misuse("Type /approvals, /approvals revoke ID or /approvals reset.")
 
@@ -404,18 +417,13 @@ class Commands:
         raise EditPrompt(" ".join(words))
 
     def _export(self, words: list[str]) -> RenderableType:
-        session = self._session
-        if not session.messages:
+        if not self._session.messages:
             raise _Misuse("Nothing has been said yet.")
         overwrite = words[:1] == [_OVERWRITE]
         wanted = " ".join(words[1:] if overwrite else words).strip() or None
         if overwrite and wanted is None:
             raise _Misuse("Name the file to replace: /export --overwrite FILE")
-        title = next((each.text for each in session.messages if each.role == "user"), "").strip()
-        text = as_markdown(session.messages, " ".join(title.split())[:_TITLE_CHARACTERS])
-        folder = session.workspace[0] if session.workspace else Path.cwd()
-        file = write_export(text, wanted, folder, session.id, overwrite=overwrite)
-        return note("●", f"Written to {visible_line(place(file))}")
+        raise Export(wanted, overwrite=overwrite)
 
     def _copy(self, words: list[str]) -> RenderableType:
         _no_words(words, "/copy")

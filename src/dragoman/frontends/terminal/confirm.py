@@ -48,7 +48,6 @@ _ALLOWED: dict[ApprovalLevel, str] = {
 _ACCEPTED = "edits in this folder are accepted from now on (Shift-Tab at the prompt ends that)"
 
 _QUESTION = Style(color="yellow", bold=True)
-_DIM = Style(dim=True)
 _HINT = Style(bold=True)
 
 
@@ -256,7 +255,7 @@ class _Asked:
         if lasting := [_KEYS[level] for level in levels if level != "once"]:
             # They approve more than this call, so the user must see what they cover.
             covered = f"{', '.join(lasting)}: for {visible_line(self.question.covers)}"
-            lines.append(column(Text(covered, _DIM, overflow="fold")))
+            lines.append(column(Text(covered, overflow="fold")))
         if hint:
             lines.append(column(Text(hint, _HINT)))
         return stacked(lines, loose=False)

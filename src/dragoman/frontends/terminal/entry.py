@@ -20,7 +20,7 @@ from dragoman.clock import Clock, SystemClock
 from dragoman.config import Config, ConfigError
 from dragoman.frontends.terminal.attachments import Attachments, ModelTakes, attachments
 from dragoman.frontends.terminal.chat import Chat, Interaction, Turns, live
-from dragoman.frontends.terminal.choosing import choose_chat
+from dragoman.frontends.terminal.choosing import choose_chat, confirmed
 from dragoman.frontends.terminal.command_names import is_leaving
 from dragoman.frontends.terminal.commands import Commands
 from dragoman.frontends.terminal.confirm import Asker
@@ -51,6 +51,7 @@ from dragoman.interruptible import run_interruptible
 from dragoman.journal.store import JournalInfo
 from dragoman.lm import LanguageModelError
 from dragoman.logs import Redaction
+from dragoman.store import StoreError
 from dragoman.tools.builtin import builtin_tools
 from dragoman.tools.decision import Confirmer
 from dragoman.visible import visible_line
@@ -176,7 +177,13 @@ async def interactive(
         turns,
         host,
         clock,
-        Interaction(resume, keys.watching, lambda prompt: _attached(session, prompt), line.edit_next),
+        Interaction(
+            resume,
+            keys.watching,
+            lambda prompt: _attached(session, prompt),
+            line.edit_next,
+            lambda count: _reset_approvals(session, count, screen, keys),
+        ),
     )
     with screen.instead_of_stderr():
         screen.print(greeting)
@@ -220,6 +227,20 @@ async def _resume(
     if not session.can_be_continued:
         screen.print(note("⊘", LAST_TIME, Style(color="yellow")))
     replay(session.id, said, screen, transcript)
+
+
+async def _reset_approvals(session: ChatSession, count: int, screen: Screen, keys: TerminalKeys) -> None:
+    """`/approvals reset`: take back all approvals, if the user says so."""
+    what = "1 approval" if count == 1 else f"{count} approvals"
+    if not await confirmed(f"Take back {what}, here and in every other folder?", screen, keys):
+        screen.print(note("○", "Nothing was taken back."))
+        return
+    try:
+        session.approvals.reset()
+    except StoreError as problem:
+        screen.print(note("✗", visible_line(str(problem)), Style(color="red")))
+        return
+    screen.print(note("○", "All approvals are taken back, here and everywhere."))
 
 
 async def _chosen(

@@ -4,67 +4,51 @@ from __future__ import annotations
 
 import base64
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 
-from dragoman.lm import DataPart, Message, TextPart, ToolCallPart, ToolResultPart, gfm
-from dragoman.lm.json import canonical
-from dragoman.lm.parts import LINK
-from dragoman.permissions.action import is_permission_tool
+from dragoman.frontends.terminal.export_text import ChatDecisions, as_markdown
+from dragoman.frontends.terminal.session import ChatSession
+from dragoman.journal.events import UnreadableJournal
+from dragoman.journal.store import JournalStoreError
+from dragoman.lm import Message
+from dragoman.visible import visible_line
 from dragoman.whole_file import write_whole
 
-__all__ = ["CannotExport", "as_markdown", "clipboard_sequence", "last_answer", "write_export"]
+__all__ = ["CannotExport", "clipboard_sequence", "export", "last_answer"]
 
 # What was said may be private.
 _PRIVATE_FILE = 0o600
 # As much as the strictest of the usual terminals takes in one sequence, in base64.
 _MOST_COPIED = 74_994 // 4 * 3
-_MOST_RESULT_CHARACTERS = 2_000
+_TITLE_CHARACTERS = 80
+_NO_DECISIONS = "Who allowed or refused what is not in this file: {why}."
 
 
 class CannotExport(Exception):
     """A sentence that says why, and what to do."""
 
 
-def as_markdown(messages: Sequence[Message], title: str) -> str:
-    """A conversation as Markdown: prompts and answers as they are, a section for each; calls and their results folded."""
-    blocks = [f"# {gfm.escape(title)}"]
-    speaker = ""
-    for message in messages:
-        said = [block for part in message.content for block in _blocks(part)]
-        # Results go below the calls that they belong to.
-        speaks = "You" if message.role == "user" and not message.results else "Model"
-        if message.role == "system" or not said:
-            continue
-        if speaks != speaker:
-            blocks.append(f"## {speaks}")
-            speaker = speaks
-        blocks += said
-    return "\n\n".join(blocks) + "\n"
+async def export(session: ChatSession, wanted: str | None, *, overwrite: bool) -> Path:
+    """Write the chat to a file of the user's choice, or to a new one in its folder. Raises `CannotExport`."""
+    title = next((each.text for each in session.messages if each.role == "user"), "")
+    decided, why = None, "the journal is off"
+    try:
+        decided = await session.decisions()
+    except UnreadableJournal as error:
+        why = f"its journal cannot be read ({error})"
+    except JournalStoreError as error:
+        why = str(error).rstrip(".")
+    notice = "" if decided is not None else _NO_DECISIONS.format(why=visible_line(why))
+    text = as_markdown(
+        session.messages, " ".join(title.split())[:_TITLE_CHARACTERS], decided or ChatDecisions(), notice
+    )
+    folder = session.workspace[0] if session.workspace else Path.cwd()
+    return _write(text, wanted, folder, session.id, overwrite=overwrite)
 
 
-def _blocks(part: object) -> Iterator[str]:
-    match part:
-        case TextPart(value=text) if text.strip():
-            yield text.strip()
-        case DataPart(name=name, mime_type=mime_type) if mime_type == LINK:
-            yield f"*{gfm.escape(name)}*"
-        case DataPart(name=name, mime_type=mime_type) if not part.is_internal:
-            yield f"*{gfm.escape(name or mime_type)}, {len(part.data):,} bytes*"
-        case ToolCallPart(name=name) if not is_permission_tool(name):
-            yield f"**{gfm.escape(name)}** {gfm.code(canonical(part.input))}"
-        case ToolResultPart(name=name) if name is None or not is_permission_tool(name):
-            text = part.text.strip()
-            cut = text[:_MOST_RESULT_CHARACTERS] + ("\n…" if len(text) > _MOST_RESULT_CHARACTERS else "")
-            summary = f"{name or 'result'}: {part.outcome or 'ok'}"
-            yield f"<details><summary>{gfm.escape(summary)}</summary>\n\n{gfm.fence(cut)}\n\n</details>"
-        case _:
-            pass
-
-
-def write_export(text: str, wanted: str | None, folder: Path, chat: str, *, overwrite: bool) -> Path:
-    """Write the text to a file of the user's choice, or to a new one in the folder. Raises `CannotExport`."""
+def _write(text: str, wanted: str | None, folder: Path, chat: str, *, overwrite: bool) -> Path:
     name = wanted or f"dragoman-{datetime.now().astimezone():%Y-%m-%d}-{chat[:4]}.md"
     file = folder / os.path.expanduser(name)  # noqa: PTH111 - Path's own fails without a home
     try:

@@ -21,6 +21,7 @@ from dragoman.config import AcpModel, Config, ConfigError, Problem, quoted
 from dragoman.conversations.ids import new_conversation_id
 from dragoman.frontends.rule_offers import RuleOffers
 from dragoman.frontends.terminal.compacting import CompactedHistory, CompactedModel
+from dragoman.frontends.terminal.export_text import ChatDecisions
 from dragoman.frontends.terminal.recording import ChatRecorder, RecordingHooks
 from dragoman.frontends.terminal.rule_making import ChatRules
 from dragoman.frontends.terminal.stored_chats import (
@@ -31,6 +32,8 @@ from dragoman.frontends.terminal.stored_chats import (
     kept_chats,
     release_chat,
 )
+from dragoman.journal.chat_events import MessagesAdded
+from dragoman.journal.decisions import decisions_in_chat
 from dragoman.journal.store import JournalInfo
 from dragoman.lm import (
     CancellationToken,
@@ -378,6 +381,20 @@ class ChatSession:
     def is_agent(self) -> bool:
         """Whether the model is an agent, which reads files itself."""
         return "agent" in self.model.info.tags
+
+    async def decisions(self) -> ChatDecisions | None:
+        """What was decided in this chat, also before it was continued; None if that is not kept."""
+        store = self._models.journals.store
+        if store is None:
+            return None
+        await self._recorder.flush()
+        times = [
+            entry.at
+            for entry in await store.read(self._id)
+            if isinstance(entry.event, MessagesAdded)
+            for _ in entry.event.messages
+        ]
+        return ChatDecisions(await decisions_in_chat(store, self._id), times)
 
     async def answer(
         self, prompt: str, hooks: Hooks, token: CancellationToken, *attached: DataPart

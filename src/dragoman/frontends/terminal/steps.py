@@ -15,7 +15,7 @@ from dragoman.frontends.terminal.tool_call_line import spinner
 from dragoman.lm import ActivityPart, PlanEntry, PlanPart, UsagePart
 from dragoman.visible import visible_line
 
-__all__ = ["PlanView", "StepView", "cost_in_words", "usage_in_words"]
+__all__ = ["PlanView", "StepView", "cost_in_words", "step_state", "usage_in_words"]
 
 _DIM = Style(dim=True)
 _CYAN = Style(color="cyan")
@@ -110,6 +110,12 @@ class PlanView:
         return (entry for entry in self._entries if self._printed.get(entry.text) != entry.status)
 
 
+def step_state(step: ActivityPart) -> str:
+    """What kind of step it is, and how it went: `execute, failed, exit status 2`."""
+    end = f", exit status {step.exit_status}" if step.exit_status is not None else ""
+    return f"{step.kind}, {step.status}{end}"
+
+
 def usage_in_words(usage: UsagePart) -> str:
     """The known figures of the usage, in a sentence."""
     words: list[str] = []
@@ -143,7 +149,9 @@ def _planned(entry: PlanEntry) -> RenderableType:
 def _counted(diff: str) -> Text:
     lines = [line for _, lines in files_of(diff) for line in lines]
     added, removed = (sum(line.startswith(sign) for line in lines) for sign in "+-")
-    text = Text(" ·", _DIM) if added or removed else Text()
+    text = Text()
+    if added or removed:
+        text.append(" ·", _DIM)
     if added:
         text.append(f" +{added}", _GREEN)
     if removed:
