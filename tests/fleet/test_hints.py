@@ -76,7 +76,11 @@ def test_keys_are_of_the_places_after_and_before_the_last_answers_the_longest_fi
 
 
 def test_of_a_long_history_only_the_last_places_and_the_first_messages_have_keys() -> None:
-    messages = [user("a"), user("b"), *(each for n in range(30) for each in (assistant(f"{n}"), user(f"u{n}")))]
+    messages = [
+        user("a"),
+        user("b"),
+        *(each for n in range(30) for each in (assistant(f"{n}"), user(f"u{n}"))),
+    ]
     links = normalise(messages).links
     keys = _hints(*messages).keys
     assert keys[-2:] == _keys([links[1], links[0]])

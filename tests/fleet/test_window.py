@@ -133,7 +133,11 @@ def test_every_part_arrives_once_and_in_order_over_a_channel_that_loses_messages
                 sender.note_receipt(receiver.number, receiver.consumed)
         elif name == "ping" and not channel.is_lost():
             sender.note_receipt(receiver.number, receiver.consumed)
-            if not channel.under_way and not channel.is_lost() and receiver.is_behind(sender.number, receiver.number):
+            if (
+                not channel.under_way
+                and not channel.is_lost()
+                and receiver.is_behind(sender.number, receiver.number)
+            ):
                 resend(receiver.number)
         assert sender.kept_bytes < limit + 9
         assert sum(map(len, waiting)) < limit + 9
