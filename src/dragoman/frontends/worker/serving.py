@@ -41,7 +41,7 @@ from dragoman.fleet.subjects import STATUS, bids_subject, parts_subject, request
 from dragoman.frontends.worker.granting import granted, pending_of
 from dragoman.frontends.worker.stream import WorkerStream
 from dragoman.journal.store import HeldElsewhere
-from dragoman.lm import GuardedModel, LanguageModelError, ToolCallPart
+from dragoman.lm import GuardedModel, LanguageModelError, ToolCallPart, with_capability_tags
 from dragoman.models import Models
 from dragoman.process.deadline import boot_seconds, set_deadline
 from dragoman.process.memory import measure_below
@@ -116,6 +116,8 @@ class ServingWorker:
         self._limits = limits
         self._clock = clock
         self.is_draining = False
+        # The models that this worker offers.
+        self._offered: tuple[str, ...] = ()
         self._streams: dict[str, WorkerStream] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         # When each gateway with streams was heard last.
@@ -123,6 +125,7 @@ class ServingWorker:
         self._ends: dict[str, Callable[[], Awaitable[None]]] = {}
         self._memory: tuple[float, int] = (-_MEMORY_SECONDS, 0)
         self._ticking: asyncio.Task[None] | None = None
+        self.has_started = False
         # Set when a stream has ended: a drain looks again.
         self._ended = asyncio.Event()
 
@@ -132,9 +135,10 @@ class ServingWorker:
         await self._listen(streams_subject(name), self._on_stream)
         await self._listen(requests_subject(name), self._on_request)
         await self._listen(STATUS, self._on_status)
-        await self._offer()
+        await self.offer()
         await self._connection.flush()
         self._ticking = asyncio.create_task(self._tick())
+        self.has_started = True
 
     async def until_idle(self) -> None:
         """Wait until nothing is under way and gateways have got everything."""
@@ -166,17 +170,16 @@ class ServingWorker:
     async def _listen(self, subject: str, handle: Callable[[Received], Awaitable[None]]) -> None:
         self._ends[subject] = await self._connection.subscribe(subject, handle)
 
-    async def _offer(self) -> None:
-        """Bid for the models that are there now."""
-        subjects = {bids_subject(model) for model in self._offered()}
+    async def offer(self) -> None:
+        """Bid for the models that are there now. The caller repeats it when the configuration has changed."""
+        usable = (info.id for info in self._models.infos())
+        self._offered = tuple(each for each in usable if not self._models.is_remote(each))
+        subjects = {bids_subject(model) for model in self._offered}
         bidding = {each for each in self._ends if each.startswith("dg.bid.")}
         for subject in bidding - subjects:
             await self._ends.pop(subject)()
         for subject in subjects - bidding:
             await self._listen(subject, self._on_bid_request)
-
-    def _offered(self) -> tuple[str, ...]:
-        return tuple(info.id for info in self._models.infos() if not self._models.is_remote(info.id))
 
     async def _on_bid_request(self, received: Received) -> None:
         asked = _BID_REQUEST.decode(received.data)
@@ -259,7 +262,7 @@ class ServingWorker:
                 if (stream := self._streams.get(id_)) is not None:
                     stream.give_up()
             case Delivered(model=model, conversation=conversation, whole=whole):
-                if model in self._offered():
+                if model in self._offered:
                     self._models.get(model).delivered(conversation, whole=whole)
             case Ping(gateway=gateway, receipts=receipts):
                 await self._answer(received, _PONG.encode(self._pong(gateway, receipts)))
@@ -339,12 +342,12 @@ class ServingWorker:
         return StreamEnd()
 
     def _model(self, model_id: str) -> GuardedModel:
-        if self._models.is_remote(model_id):
+        if model_id not in self._offered:
             raise LanguageModelError("not_found", f"The worker {self._lease.node} has no model {model_id!r}.")
         return self._models.get(model_id)
 
     async def _tick(self) -> None:
-        """Expire gateways that are gone, follow the lease, and bid for models that have come."""
+        """Expire gateways that are gone, and follow the lease."""
         while True:
             left = self._lease.seconds_left()
             if left > 0:
@@ -354,7 +357,6 @@ class ServingWorker:
             for gateway, heard in tuple(self._heard.items()):
                 if now - heard >= LISTENER_SECONDS:
                     self._expire(gateway)
-            await self._offer()
             await asyncio.sleep(_TICK_SECONDS)
 
     def _expire(self, gateway: str) -> None:
@@ -397,19 +399,17 @@ class ServingWorker:
 
     def status(self) -> NodeStatus:
         models = self._models
-        offered = set(self._offered())
         described = []
-        for info in models.infos():
-            if info.id in offered:
-                offering, folder = models.offering(info.id), models.folder(info.id)
-                described.append(
-                    ModelStatus(
-                        info,
-                        offering.offer if offering is not None else None,
-                        models.conversing(info.id) is not None,
-                        str(folder) if folder is not None else None,
-                    )
+        for id_ in self._offered:
+            offering, folder = models.offering(id_), models.folder(id_)
+            described.append(
+                ModelStatus(
+                    with_capability_tags(models.get(id_).info),
+                    offering.offer if offering is not None else None,
+                    models.conversing(id_) is not None,
+                    str(folder) if folder is not None else None,
                 )
+            )
         return NodeStatus(
             self._lease.node,
             self._lease.incarnation,
