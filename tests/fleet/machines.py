@@ -25,14 +25,15 @@ from dragoman.models import Models
 from fake_agent.steps import COMMAND
 from nats_servers import nats_server
 
-__all__ = ["DEADLINE_SECONDS", "QUICK", "Machines", "RunningWorker", "fake", "machines", "script", "soon"]
+__all__ = ["DEADLINE_SECONDS", "QUICK", "Machines", "RunningWorker", "fake", "machines", "script", "soon", "until"]
 
 _T = TypeVar("_T")
 
 # Longer than anything here takes on a busy machine. Only a test that fails reaches it.
 DEADLINE_SECONDS = 60.0
-# JetStream counts whole seconds.
-QUICK = LeaseTimes(lease=3, renew=0.4, fence=2.0)
+# For tests that wait for the end of a lease. Gateways ping every two seconds, so the fence is later than two pings.
+QUICK = LeaseTimes(lease=8, renew=1.0, fence=6.0)
+_USUAL = LeaseTimes()
 
 
 async def soon(work: Awaitable[_T]) -> _T:
@@ -62,6 +63,11 @@ class RunningWorker:
     connection: FleetConnection
     # Those of the life that is under way.
     models: Models
+
+    @property
+    def streams(self) -> int:
+        assert self.worker.serving is not None
+        return self.worker.serving.status().streams
 
     async def drained(self) -> None:
         self.worker.drain()
@@ -94,7 +100,7 @@ class Machines:
         self,
         name: str,
         limits: WorkerLimits | None = None,
-        times: LeaseTimes = QUICK,
+        times: LeaseTimes = _USUAL,
         wrapped: Callable[[FleetConnection], FleetConnection] = lambda each: each,
         **models: ModelConfig,
     ) -> RunningWorker:

@@ -18,6 +18,14 @@ from dragoman.permissions.action import Action
 from dragoman.permissions.decide import Ask
 
 __all__ = [
+    "ACCEPTED_FORM",
+    "BATCH_FORM",
+    "BID_FORM",
+    "BID_REQUEST_FORM",
+    "PONG_FORM",
+    "REQUEST_FORM",
+    "STATUS_FORM",
+    "STREAM_FORM",
     "Accepted",
     "ApprovedCall",
     "Batch",
@@ -260,3 +268,10 @@ class NodeStatus(msgspec.Struct, frozen=True):
     # For people: where it runs.
     host: str = ""
     pid: int = 0
+
+
+BID_REQUEST_FORM, BID_FORM = Form(BidRequest), Form(Bid)
+REQUEST_FORM, ACCEPTED_FORM, BATCH_FORM = Form(RequestMessage), Form(Accepted), Form(Batch)
+# A union is a type to msgspec, and none to mypy.
+STREAM_FORM: Form[StreamMessage] = Form(StreamMessage)  # type: ignore[arg-type]
+PONG_FORM, STATUS_FORM = Form(Pong), Form(NodeStatus)

@@ -21,17 +21,21 @@ from dragoman.backends.remote.validity import Validity
 from dragoman.config import FleetConfig
 from dragoman.fleet.connection import FleetConnection, FleetUnavailable, NoAnswer, NobodyThere, Received
 from dragoman.fleet.messages import (
-    Accepted,
-    Batch,
+    ACCEPTED_FORM,
+    BATCH_FORM,
+    BID_FORM,
+    BID_REQUEST_FORM,
+    PONG_FORM,
+    REQUEST_FORM,
+    STATUS_FORM,
+    STREAM_FORM,
     Bid,
     BidRequest,
     Cancel,
     Delivered,
-    Form,
     ModelStatus,
     NodeStatus,
     Ping,
-    Pong,
     RequestMessage,
     Resend,
     StreamMessage,
@@ -62,11 +66,6 @@ _STATUS_SECONDS = 0.5
 _REFRESH_SECONDS = 5.0
 # A worker that has not said anything for so long is not there.
 _FORGET_SECONDS = 16.0
-
-_BID_REQUEST, _BID = Form(BidRequest), Form(Bid)
-_REQUEST, _ACCEPTED, _BATCH = Form(RequestMessage), Form(Accepted), Form(Batch)
-_STREAM: Form[StreamMessage] = Form(StreamMessage)  # type: ignore[arg-type] - a union is no type
-_PONG, _STATUS = Form(Pong), Form(NodeStatus)
 
 
 class JournalPlace(Protocol):
@@ -212,7 +211,7 @@ class Fleet:
         now = self.clock()
         for answer in answers:
             try:
-                status = _STATUS.decode(answer)
+                status = STATUS_FORM.decode(answer)
             except msgspec.MsgspecError as error:
                 _log.warning("a node's status cannot be read: %s", error)
                 continue
@@ -243,11 +242,11 @@ class Fleet:
         }
 
         def are_all(answers: list[bytes]) -> bool:
-            return bool(known) and {_BID.decode(each).node for each in answers} >= known
+            return bool(known) and {BID_FORM.decode(each).node for each in answers} >= known
 
-        asked = _BID_REQUEST.encode(BidRequest(model, tuple(hints)))
+        asked = BID_REQUEST_FORM.encode(BidRequest(model, tuple(hints)))
         answers = await connection.collect(bids_subject(model), asked, _BID_SECONDS, are_all)
-        return [_BID.decode(each) for each in answers]
+        return [BID_FORM.decode(each) for each in answers]
 
     @property
     def streams_with(self) -> dict[str, int]:
@@ -265,7 +264,7 @@ class Fleet:
         Raises `Unwilling`, or the `LanguageModelError` with which the worker refuses.
         """
         connection = await self.connected()
-        data = _REQUEST.encode(message)
+        data = REQUEST_FORM.encode(message)
         stream = RemoteStream(message.stream, node)
         sent_at = self.clock()
         for _ in range(2):
@@ -280,7 +279,7 @@ class Fleet:
                 continue
         else:
             return None
-        accepted = _ACCEPTED.decode(answer)
+        accepted = ACCEPTED_FORM.decode(answer)
         if accepted.error is not None:
             error = accepted.error.error()
             raise Unwilling(error) if accepted.is_unwilling else error
@@ -315,12 +314,12 @@ class Fleet:
         """Tell a worker something about streams. If it is lost, the next ping makes up for it."""
         if self._connection is not None:
             try:
-                await self._connection.publish(streams_subject(node), _STREAM.encode(message))
+                await self._connection.publish(streams_subject(node), STREAM_FORM.encode(message))
             except FleetUnavailable as error:
                 _log.debug("a message to %s was not sent: %s", node, error)
 
     async def _on_batch(self, received: Received) -> None:
-        batch = _BATCH.decode(received.data)
+        batch = BATCH_FORM.decode(received.data)
         stream = self._streams.get(batch.stream)
         # Of a stream that is over, or of another process with this name.
         if stream is not None and stream.take(batch, len(received.data)):
@@ -360,8 +359,8 @@ class Fleet:
         streams = tuple(peer.streams.values())
         had = {stream.id: stream.window.number for stream in streams}
         ping = Ping(self.gateway, tuple(stream.receipt for stream in streams))
-        answer = await connection.request(streams_subject(peer.node), _STREAM.encode(ping), seconds)
-        pong = _PONG.decode(answer)
+        answer = await connection.request(streams_subject(peer.node), STREAM_FORM.encode(ping), seconds)
+        pong = PONG_FORM.decode(answer)
         if pong.incarnation != peer.incarnation:
             peer.fail(died(peer.node))
             return

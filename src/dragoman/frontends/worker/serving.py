@@ -19,13 +19,18 @@ from dragoman import __version__
 from dragoman.fleet.connection import FleetConnection, FleetUnavailable, Received
 from dragoman.fleet.hints import hints_of
 from dragoman.fleet.messages import (
+    ACCEPTED_FORM,
+    BID_FORM,
+    BID_REQUEST_FORM,
+    PONG_FORM,
+    REQUEST_FORM,
+    STATUS_FORM,
+    STREAM_FORM,
     Accepted,
     Bid,
-    BidRequest,
     Cancel,
     Delivered,
     ErrorMessage,
-    Form,
     ModelStatus,
     NodeStatus,
     PendingMessage,
@@ -35,7 +40,6 @@ from dragoman.fleet.messages import (
     RequestMessage,
     Resend,
     StreamEnd,
-    StreamMessage,
 )
 from dragoman.fleet.subjects import STATUS, bids_subject, parts_subject, requests_subject, streams_subject
 from dragoman.frontends.worker.granting import granted, pending_of
@@ -58,11 +62,6 @@ _TICK_SECONDS = 1.0
 # How old the measured memory of agents may be.
 _MEMORY_SECONDS = 5.0
 _RETRY_SECONDS = 5.0
-
-_BID_REQUEST, _BID = Form(BidRequest), Form(Bid)
-_REQUEST, _ACCEPTED = Form(RequestMessage), Form(Accepted)
-_STREAM: Form[StreamMessage] = Form(StreamMessage)  # type: ignore[arg-type] - a union is no type
-_PONG, _STATUS = Form(Pong), Form(NodeStatus)
 
 
 class Lease(Protocol):
@@ -182,7 +181,7 @@ class ServingWorker:
             await self._listen(subject, self._on_bid_request)
 
     async def _on_bid_request(self, received: Received) -> None:
-        asked = _BID_REQUEST.decode(received.data)
+        asked = BID_REQUEST_FORM.decode(received.data)
         is_full, retry_after = self._is_full, _RETRY_SECONDS
         memory = None if self._limits.max_memory is None else self._limits.max_memory - self._memory_now()
         bid = Bid(
@@ -198,12 +197,12 @@ class ServingWorker:
             retry_after,
             holds=self._holds(asked.hints, only_busy=self.is_draining),
         )
-        await self._answer(received, _BID.encode(bid))
+        await self._answer(received, BID_FORM.encode(bid))
 
     async def _on_request(self, received: Received) -> None:
         accepted = Accepted(self._lease.incarnation, self._lease.seconds_left())
         try:
-            message = _REQUEST.decode(received.data)
+            message = REQUEST_FORM.decode(received.data)
         except msgspec.MsgspecError as error:
             _log.warning("a request could not be read: %s", error)
             refused = LanguageModelError(
@@ -222,7 +221,7 @@ class ServingWorker:
                     )
                 else:
                     self._open(message)
-        await self._answer(received, _ACCEPTED.encode(accepted))
+        await self._answer(received, ACCEPTED_FORM.encode(accepted))
 
     def _refusal(self, message: RequestMessage) -> LanguageModelError | None:
         """Why this worker does not take a request now. What is under way here goes on, whatever else holds."""
@@ -252,7 +251,7 @@ class ServingWorker:
         task.add_done_callback(self._tasks.discard)
 
     async def _on_stream(self, received: Received) -> None:
-        match _STREAM.decode(received.data):
+        match STREAM_FORM.decode(received.data):
             case Receipt() as receipt:
                 self._note(receipt)
             case Resend(stream=id_, after=after):
@@ -265,7 +264,7 @@ class ServingWorker:
                 if model in self._offered:
                     self._models.get(model).delivered(conversation, whole=whole)
             case Ping(gateway=gateway, receipts=receipts):
-                await self._answer(received, _PONG.encode(self._pong(gateway, receipts)))
+                await self._answer(received, PONG_FORM.encode(self._pong(gateway, receipts)))
 
     def _pong(self, gateway: str, receipts: Iterable[Receipt]) -> Pong:
         self._heard[gateway] = self._clock()
@@ -285,7 +284,7 @@ class ServingWorker:
             stream.note_receipt(receipt.number, receipt.consumed)
 
     async def _on_status(self, received: Received) -> None:
-        await self._answer(received, _STATUS.encode(self.status()))
+        await self._answer(received, STATUS_FORM.encode(self.status()))
 
     # What goes.
 
