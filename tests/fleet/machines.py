@@ -25,7 +25,17 @@ from dragoman.models import Models
 from fake_agent.steps import COMMAND
 from nats_servers import nats_server
 
-__all__ = ["DEADLINE_SECONDS", "QUICK", "Machines", "RunningWorker", "fake", "machines", "script", "soon", "until"]
+__all__ = [
+    "DEADLINE_SECONDS",
+    "QUICK",
+    "Machines",
+    "RunningWorker",
+    "fake",
+    "machines",
+    "script",
+    "soon",
+    "until",
+]
 
 _T = TypeVar("_T")
 

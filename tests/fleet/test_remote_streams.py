@@ -107,7 +107,9 @@ async def test_n4_a_slow_client_costs_one_window_and_its_agent_waits(room: Machi
     running = await room.worker("w1", fake=fake(folder))
     chat = room.chat(await room.gateway(), "fake")
     slow = _Slow()
-    going = chat.begin(user(prompt(["repeat", count, size], ["note", "all-said"], ["say", "End."])), heard=slow)
+    going = chat.begin(
+        user(prompt(["repeat", count, size], ["note", "all-said"], ["say", "End."])), heard=slow
+    )
     await going.until(lambda heard: heard.parts)
     [stream] = running.worker.serving._streams.values()  # type: ignore[union-attr]
     await soon(until(lambda: not stream.window.has_room))
@@ -128,7 +130,11 @@ async def test_nothing_is_lost_or_doubled_when_messages_are_lost_in_both_directi
     lost: list[str] = []
 
     def is_lost(subject: str, _: bytes) -> bool:
-        if subject.startswith((GATEWAYS, NODES)) and not subject.endswith(".request") and chance.random() < 0.05:
+        if (
+            subject.startswith((GATEWAYS, NODES))
+            and not subject.endswith(".request")
+            and chance.random() < 0.05
+        ):
             lost.append(subject)
             return True
         return False
