@@ -7,7 +7,7 @@ import json
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
@@ -20,6 +20,7 @@ from dragoman.fleet.lease import LeaseTimes, NodeLease
 from dragoman.fleet.streams import make_streams
 from dragoman.frontends.worker.serving import WorkerLimits
 from dragoman.frontends.worker.worker import OpenedModels, Worker
+from dragoman.journal.jetstream.journals import JetStreamJournals
 from dragoman.lm import JsonObject
 from dragoman.models import Models
 from fake_agent.steps import COMMAND
@@ -89,17 +90,26 @@ class Machines:
     url: str
     folder: Path
     stack: AsyncExitStack
-    key: bytes = field(default_factory=lambda: secrets.token_bytes(KEY_BYTES))
+    # That of all workers.
+    key: bytes = b"k" * KEY_BYTES
 
     async def connection(self, name: str) -> FleetConnection:
         return await self.stack.enter_async_context(FleetConnection.open((self.url,), name))
 
     async def gateway(
-        self, name: str = "gate", wrapped: Callable[[FleetConnection], FleetConnection] = lambda each: each
+        self,
+        name: str = "gate",
+        wrapped: Callable[[FleetConnection], FleetConnection] = lambda each: each,
+        *,
+        has_store: bool = True,
     ) -> Models:
-        """The models of a gateway: those that workers offer."""
+        """The models of a gateway: those that workers offer. Without a store it needs no lease."""
         connection = wrapped(await self.connection(name))
-        fleet = Fleet.on(connection, name)
+        store = None
+        if has_store:
+            lease = await self.stack.enter_async_context(NodeLease.held(connection, name, "gateway"))
+            store = JetStreamJournals(connection, lease)
+        fleet = Fleet.on(connection, name, store)
         self.stack.push_async_callback(fleet.close)
         models = Models(Config(models={}), fleet=fleet)
         self.stack.push_async_callback(models.close)
@@ -118,10 +128,11 @@ class Machines:
         config = Config(models=models)
         made: asyncio.Queue[Models] = asyncio.Queue()
 
-        async def opened(_: NodeLease) -> OpenedModels:
-            each = Models(config, key=self.key)
+        async def opened(lease: NodeLease) -> OpenedModels:
+            store = JetStreamJournals(connection, lease)
+            each = Models(config, store=store, key=self.key)
             made.put_nowait(each)
-            return OpenedModels(each)
+            return OpenedModels(each, store)
 
         worker = Worker(
             connection, lambda: NodeLease.held(connection, name, "worker", times=times), opened, limits

@@ -12,8 +12,9 @@ def _bid(node: str, turns: int = 0, **more: object) -> Bid:
 
 
 def test_a_conversation_goes_to_its_owner_whatever_others_bid() -> None:
-    choice = choose([Place("", "b"), Place("a", "a")], [_bid("b")])
-    assert choice == Choice(("a",), is_owned=True)
+    places = [Place("", "b"), Place("a", "a")]
+    assert choose(places, ()).nodes == ("a",)
+    assert choose(places, [_bid("c"), _bid("b", 3), _bid("a", is_full=True)]).nodes == ("a", "b", "c")
 
 
 def test_a_free_conversation_goes_to_the_node_that_had_it_last_if_that_takes_requests() -> None:

@@ -7,9 +7,11 @@ import sys
 from pathlib import Path
 
 from dragoman.config import Config
+from dragoman.conversations.ids import KEY_BYTES
 from dragoman.fleet.connection import FleetConnection
 from dragoman.fleet.lease import LeaseTimes, NodeLease
 from dragoman.frontends.worker.worker import OpenedModels, Worker
+from dragoman.journal.jetstream.journals import JetStreamJournals
 from dragoman.models import Models
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -21,8 +23,9 @@ async def main(url: str, name: str, folder: str) -> None:
         config = Config(models={"fake": fake(Path(folder))})
         times: LeaseTimes = QUICK
 
-        async def opened(_: NodeLease) -> OpenedModels:
-            return OpenedModels(Models(config, key=b"k" * 32))
+        async def opened(lease: NodeLease) -> OpenedModels:
+            store = JetStreamJournals(connection, lease)
+            return OpenedModels(Models(config, store=store, key=b"k" * KEY_BYTES), store)
 
         worker = Worker(connection, lambda: NodeLease.held(connection, name, "worker", times=times), opened)
         running = asyncio.create_task(worker.run())

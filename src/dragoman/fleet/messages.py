@@ -137,6 +137,8 @@ class RequestMessage(msgspec.Struct, frozen=True):
     # Ids of conversations that it may belong to.
     hints: tuple[str, ...] = ()
     approved: tuple[ApprovedCall, ...] = ()
+    # Another worker has found that this one owns the conversation.
+    is_moved: bool = False
 
 
 class Accepted(msgspec.Struct, frozen=True):

@@ -77,12 +77,14 @@ class JournalPlace(Protocol):
         ...
 
     @property
-    def is_alive(self) -> bool:
+    def is_live(self) -> bool:
         """Whether the lease of the owner lives."""
         ...
 
     @property
-    def last_owner(self) -> str: ...
+    def last_node(self) -> str:
+        """The node that owns it, or owned it last."""
+        ...
 
 
 class HintStore(Protocol):

@@ -232,49 +232,61 @@ class RemoteModel:
         return tuple(dict.fromkeys((*hints.named, *indexed)))[:_MOST_HINTS]
 
     async def _opened(self, message: RequestMessage, owner: str) -> tuple[Peer, RemoteStream]:
-        """A stream with the worker that takes a request. It is the owner of its conversation, if that lives."""
+        """A stream with a worker that takes a request: with `owner`, if a worker has found that it owns the conversation."""
+        if owner and (opened := await self._opened_by_owner(message, owner)) is not None:
+            return opened
+        unwilling: dict[str, LanguageModelError] = {}
+        places = await self._places(message.hints)
+        # An owner needs no bids.
+        opened = await self._first(message, choose(places, ()), unwilling)
+        if opened is None:
+            bids = await self._fleet.bids(self._remote_id, message.hints)
+            choice = choose(places, bids, self._labels, self._fleet.streams_with)
+            opened = await self._first(message, choice, unwilling)
+            if opened is None:
+                raise self._nobody(choice, unwilling)
+        return opened
+
+    async def _opened_by_owner(self, message: RequestMessage, owner: str) -> tuple[Peer, RemoteStream] | None:
+        """A stream with the owner. None: its lease has ended, and others may have the conversation."""
         loop = asyncio.get_running_loop()
         limit = loop.time() + _OWNER_SECONDS
-        unwilling: dict[str, LanguageModelError] = {}
-        while True:
-            choice = Choice((owner,), is_owned=True) if owner else await self._choice(message)
-            for node in choice.nodes:
-                if choice.is_owned or node not in unwilling:
-                    try:
-                        opened = await self._fleet.open(node, replace(message, stream=secrets.token_hex(8)))
-                    except Unwilling as refused:
-                        unwilling[node] = refused.error
-                        continue
-                    if opened is not None:
-                        return opened
-            if not choice.is_owned:
-                raise self._nobody(choice, unwilling)
-            if loop.time() >= limit:
-                raise died(choice.nodes[0])
-            # It may be back in a moment. If it is dead, others may have the conversation when its lease has ended.
+        choice = Choice((owner,))
+        while loop.time() < limit:
+            opened = await self._first(replace(message, is_moved=True), choice, {})
+            if opened is not None:
+                return opened
+            # It may be back in a moment.
             await asyncio.sleep(_LOOK_SECONDS)
-            if owner and not await self._lives(owner):
-                owner = ""
+            if not await self._lives(owner):
+                return None
+        raise died(owner)
 
-    async def _choice(self, message: RequestMessage) -> Choice:
-        places = await self._places(message.hints)
-        bids = (
-            []
-            if any(each.owner for each in places)
-            else await self._fleet.bids(self._remote_id, message.hints)
-        )
-        return choose(places, bids, self._labels, self._fleet.streams_with)
+    async def _first(
+        self, message: RequestMessage, choice: Choice, unwilling: dict[str, LanguageModelError]
+    ) -> tuple[Peer, RemoteStream] | None:
+        """A stream with the first of these workers that takes the request."""
+        for node in choice.nodes:
+            if node not in unwilling:
+                try:
+                    opened = await self._fleet.open(node, replace(message, stream=secrets.token_hex(8)))
+                except Unwilling as refused:
+                    unwilling[node] = refused.error
+                    continue
+                if opened is not None:
+                    return opened
+        return None
 
     async def _places(self, hints: Iterable[str]) -> list[Place]:
         store = self._fleet.store
         if store is None:
             return []
         try:
-            found = [await store.place_of(each) for each in hints]
+            found = await asyncio.gather(*map(store.place_of, hints))
         except JournalStoreError as error:
             raise _unreachable(str(error)) from error
         return [
-            Place(each.owner if each.is_alive else "", each.last_owner) for each in found if each is not None
+            Place(each.owner if each.is_live else "", each.last_node) for each in found if each is not None
         ]
 
     async def _lives(self, node: str) -> bool:

@@ -225,7 +225,7 @@ class ServingWorker:
 
     def _refusal(self, message: RequestMessage) -> LanguageModelError | None:
         """Why this worker does not take a request now. What is under way here goes on, whatever else holds."""
-        named = hints_of(message.request, message.model).named
+        named = message.hints if message.is_moved else hints_of(message.request, message.model).named
         if self.is_draining and not self._holds(named, only_busy=True):
             return LanguageModelError(
                 "unavailable", f"The worker {self._lease.node} takes no new requests: it stops soon."
