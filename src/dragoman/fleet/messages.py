@@ -18,12 +18,21 @@ from dragoman.permissions.action import Action
 from dragoman.permissions.decide import Ask
 
 __all__ = [
+    "ACCEPTED_FORM",
+    "BATCH_FORM",
+    "BID_FORM",
+    "BID_REQUEST_FORM",
+    "PONG_FORM",
+    "REQUEST_FORM",
+    "STATUS_FORM",
+    "STREAM_FORM",
     "Accepted",
     "ApprovedCall",
     "Batch",
     "Bid",
     "BidRequest",
     "Cancel",
+    "Delivered",
     "ErrorMessage",
     "Form",
     "ModelStatus",
@@ -84,6 +93,8 @@ class ErrorMessage(msgspec.Struct, frozen=True, omit_defaults=True):
 
 class BidRequest(msgspec.Struct, frozen=True):
     model: str
+    # Ids of conversations that the request may belong to.
+    hints: tuple[str, ...] = ()
 
 
 class Bid(msgspec.Struct, frozen=True):
@@ -102,6 +113,8 @@ class Bid(msgspec.Struct, frozen=True):
     # It takes no new conversation now. `retry_after`: perhaps in so many seconds.
     is_full: bool = False
     retry_after: float = 1.0
+    # Whether a hinted conversation is in this process.
+    holds: bool = False
 
 
 # Streams.
@@ -124,6 +137,8 @@ class RequestMessage(msgspec.Struct, frozen=True):
     # Ids of conversations that it may belong to.
     hints: tuple[str, ...] = ()
     approved: tuple[ApprovedCall, ...] = ()
+    # Another worker has found that this one owns the conversation.
+    is_moved: bool = False
 
 
 class Accepted(msgspec.Struct, frozen=True):
@@ -168,7 +183,11 @@ class Batch(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class Receipt(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """What a gateway has of a stream: all batches up to this number, and it has consumed so many bytes of them."""
+    """What a gateway has of a stream: all batches up to this number, and it has consumed so many bytes of them.
+
+    The first one, with the number 0, confirms the request: the worker does nothing before it. So a gateway that got no
+    answer to its request can ask another worker.
+    """
 
     stream: str
     number: int
@@ -188,14 +207,22 @@ class Cancel(msgspec.Struct, frozen=True, array_like=True, tag=True):
     stream: str
 
 
+class Delivered(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """The last reply of a conversation has reached the consumer whole, or will not."""
+
+    model: str
+    conversation: str
+    whole: bool
+
+
 class Ping(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """A gateway lives, and has got so much of its streams. The worker answers with a `Pong`."""
+    """A gateway lives, and has got so much of its streams. It has given up any other. The worker answers with a `Pong`."""
 
     gateway: str
     receipts: tuple[Receipt, ...] = ()
 
 
-StreamMessage = Receipt | Resend | Cancel | Ping
+StreamMessage = Receipt | Resend | Cancel | Delivered | Ping
 
 
 class Pong(msgspec.Struct, frozen=True, array_like=True):
@@ -243,3 +270,10 @@ class NodeStatus(msgspec.Struct, frozen=True):
     # For people: where it runs.
     host: str = ""
     pid: int = 0
+
+
+BID_REQUEST_FORM, BID_FORM = Form(BidRequest), Form(Bid)
+REQUEST_FORM, ACCEPTED_FORM, BATCH_FORM = Form(RequestMessage), Form(Accepted), Form(Batch)
+# A union is a type to msgspec, and none to mypy.
+STREAM_FORM: Form[StreamMessage] = Form(StreamMessage)  # type: ignore[arg-type]
+PONG_FORM, STATUS_FORM = Form(Pong), Form(NodeStatus)
