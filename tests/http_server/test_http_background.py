@@ -33,7 +33,7 @@ from dragoman.lm import (
 )
 from dragoman.lm.json import encode
 from dragoman.lm.parts import CONVERSATION
-from dragoman.store import Database, ResponseStore, StoreError
+from dragoman.store import Database, SqliteResponses, StoreError
 from http_server.kit import TOOL, Answered, Held, Json, Site, site_of, soon
 from http_server.stream_check import check_events, check_resource
 from lm.providers import Provider
@@ -584,12 +584,12 @@ async def test_j4_a_response_that_completed_while_the_store_failed_did_complete(
         async def fails(*_arguments: object, **_named: object) -> int:
             raise JournalStoreError("The disk is full.")
 
-        def fails_too(*_arguments: object) -> None:
+        async def fails_too(*_arguments: object) -> None:
             raise StoreError(tmp_path, "The disk is full.", "Make room.")
 
         with monkeypatch.context() as patch:
             patch.setattr(store, "append", fails)
-            patch.setattr(ResponseStore, "update", fails_too)
+            patch.setattr(SqliteResponses, "update", fails_too)
             place.model.say("two.", ends=True)
             await soon(first.task)
             whole = check_events(first.events)
@@ -753,9 +753,9 @@ async def test_j4_the_events_of_a_response_are_kept_as_long_as_the_response(tmp_
         store = site.service.background._journals.store
         assert store is not None
         with closing(Database.open(tmp_path)) as database:
-            responses = ResponseStore(database)
+            responses = SqliteResponses(database)
             later = datetime.now(UTC) + timedelta(days=3)
-            responses.touch([id_], later)
+            await responses.touch([id_], "http:", later)
             now, keep = later + timedelta(days=1), timedelta(days=2)
             assert await store.forget_unused(now, keep) == 0
         assert b"".join((await site.get(f"/v1/responses/{id_}?stream=true")).writes) == first.raw

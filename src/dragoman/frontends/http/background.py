@@ -69,7 +69,7 @@ class BackgroundResponses:
                 self._ended.popitem(last=False)
         run.announce()
 
-    async def current(self, id_: str, entry: HistoryEntry) -> JsonObject:
+    async def current(self, id_: str, connection: str, entry: HistoryEntry) -> JsonObject:
         """A stored response as it is now."""
         if not entry.is_under_way:
             return entry.response
@@ -77,7 +77,7 @@ class BackgroundResponses:
             return run.so_far()
         if (run := self._ended.get(id_)) is not None and not run.is_lost:
             # The store failed at its end. It may work again.
-            self._histories.update(id_, entry.ended(run.so_far()))
+            await self._histories.update(id_, connection, entry.ended(run.so_far()))
             return run.so_far()
         events, is_held = await read_or_close(self._journals, id_)
         opened = next((each for each in events if isinstance(each, ResponseOpened)), ResponseOpened("spec"))
@@ -89,10 +89,10 @@ class BackgroundResponses:
             elif isinstance(event, ResponseClosed):
                 deque(last_events(stream, event), maxlen=0)
         if not is_held and self._journals.store is not None:
-            self._histories.update(id_, entry.ended(stream.resource.as_json()))
+            await self._histories.update(id_, connection, entry.ended(stream.resource.as_json()))
         return stream.so_far()
 
-    async def cancel(self, id_: str, entry: HistoryEntry) -> JsonObject:
+    async def cancel(self, id_: str, connection: str, entry: HistoryEntry) -> JsonObject:
         """Cancel a response, and return it. One that has ended is returned as it is."""
         if not entry.is_background:
             raise bad_request(
@@ -105,7 +105,7 @@ class BackgroundResponses:
             run.stop("client")
             await run.has_ended.wait()
             return run.so_far()
-        response = await self.current(id_, entry)
+        response = await self.current(id_, connection, entry)
         if response["status"] == "in_progress":
             raise _runs_elsewhere()
         return response
@@ -134,7 +134,7 @@ class BackgroundResponses:
 
     async def delete(self, id_: str, connection: str) -> None:
         """Delete a response and its journal; and its agent's conversation, if no other response is left of that."""
-        self._histories.find(id_, connection)
+        await self._histories.find(id_, connection)
         if (run := self._running.get(id_)) is not None:
             run.stop("client")
             await run.has_ended.wait()
@@ -143,7 +143,7 @@ class BackgroundResponses:
             if store is not None and not await store.delete(id_) and await store.find(id_) is not None:
                 raise _runs_elsewhere()
             self._ended.pop(id_, None)
-            conversation = self._histories.delete(id_, connection)
+            conversation = await self._histories.delete(id_, connection)
             if store is not None and conversation is not None:
                 await _delete_conversation(store, conversation)
             await self._histories.scrub()
