@@ -162,6 +162,11 @@ class FleetConnection:
     def is_connected(self) -> bool:
         return self._client.is_connected
 
+    @property
+    def most_bytes(self) -> int:
+        """How many bytes one message can have, beside its headers."""
+        return self._client.max_payload - _HEADER_BYTES
+
     async def flush(self) -> None:
         """Wait until the server has what was published so far. Raises `FleetUnavailable`."""
         try:
@@ -171,7 +176,7 @@ class FleetConnection:
 
     async def publish(self, subject: str, data: bytes, reply: str = "") -> None:
         """Send a message. It may be lost: nobody may listen, or a server may end. Raises `FleetUnavailable`."""
-        most = self._client.max_payload - _HEADER_BYTES
+        most = self.most_bytes
         try:
             if len(data) <= most:
                 await self._client.publish(subject, data, reply)
