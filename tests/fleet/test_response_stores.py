@@ -264,9 +264,9 @@ async def test_without_nats_the_store_fails_as_a_broken_disk_does(tmp_path: Path
         store = JetStreamResponses(connection)
         await store.save(_response())
         await server.aclose()
-        with pytest.raises(JournalStoreError, match="Responses cannot be|no connection to NATS"):
+        with pytest.raises(JournalStoreError, match=r"Responses cannot be|no connection to NATS"):
             await store.find(_ID, "c")
-        with pytest.raises(JournalStoreError, match="Responses cannot be|no connection to NATS"):
+        with pytest.raises(JournalStoreError, match=r"Responses cannot be|no connection to NATS"):
             await store.save(_response("r2"))
 
 

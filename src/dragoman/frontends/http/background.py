@@ -1,6 +1,7 @@
 """Responses that run without their client: `background: true`.
 
-Those of this process are in memory while they run. The others are read from their journals.
+Those of this process are in memory while they run. The others are read from their journals. In a fleet, the gateway that
+runs a response cancels it for any other.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import logging
 import time
 from collections import OrderedDict, deque
 from collections.abc import AsyncIterator
+from typing import Protocol
 
 from dragoman.frontends.http.background_run import BackgroundRun
 from dragoman.frontends.http.errors import ApiError, bad_request
@@ -29,7 +31,7 @@ from dragoman.journal.store import JournalStore
 from dragoman.journal.writer import Journals
 from dragoman.lm import JsonObject
 
-__all__ = ["BackgroundResponses"]
+__all__ = ["BackgroundResponses", "OtherGateways"]
 
 _log = logging.getLogger(__name__)
 
@@ -37,15 +39,28 @@ _log = logging.getLogger(__name__)
 _MOST_ENDED = 16
 # After a cancellation: agents get a few seconds to stop what they do.
 _STOP_SECONDS = 15.0
+# After a cancellation at another gateway. If that one has died, its lease ends first: 20 seconds.
+_ELSEWHERE_SECONDS = 40.0
 # How often to look whether an agent has stopped.
 _LOOK_SECONDS = 0.05
+
+
+class OtherGateways(Protocol):
+    """The other servers that have the same journals."""
+
+    async def cancel(self, owner: str, response: str) -> None:
+        """Ask the server that owns a response's journal to cancel it. It may not be there any more."""
+        ...
 
 
 class BackgroundResponses:
     """Finds, follows, cancels and deletes background responses."""
 
-    def __init__(self, journals: Journals, histories: Histories) -> None:
+    def __init__(
+        self, journals: Journals, histories: Histories, gateways: OtherGateways | None = None
+    ) -> None:
         self._journals = journals
+        self._gateways = gateways
         self._histories = histories
         self._running: dict[str, BackgroundRun] = {}
         # Those that have ended, and whose journals are not complete.
@@ -68,6 +83,13 @@ class BackgroundResponses:
             while len(self._ended) > _MOST_ENDED:
                 self._ended.popitem(last=False)
         run.announce()
+
+    def stop(self, id_: str) -> bool:
+        """Cancel a response for a client of another gateway. Return whether it runs here."""
+        run = self._running.get(id_)
+        if run is not None:
+            run.stop("client")
+        return run is not None
 
     async def current(self, id_: str, connection: str, entry: HistoryEntry) -> JsonObject:
         """A stored response as it is now."""
@@ -106,9 +128,31 @@ class BackgroundResponses:
             await run.has_ended.wait()
             return run.so_far()
         response = await self.current(id_, connection, entry)
-        if response["status"] == "in_progress":
+        if response["status"] != "in_progress":
+            return response
+        await self._cancel_elsewhere(id_)
+        return await self.current(id_, connection, entry)
+
+    async def _cancel_elsewhere(self, id_: str) -> None:
+        """Let another gateway cancel a response, and wait until its journal has an end."""
+        store = self._journals.store
+        if self._gateways is None or store is None:
             raise _runs_elsewhere()
-        return response
+        with mapping_store_errors():
+            info = await store.find(id_)
+        try:
+            async with asyncio.timeout(_ELSEWHERE_SECONDS):
+                if info is not None and info.owner:
+                    await self._gateways.cancel(info.owner, id_)
+                async for _ in followed(self._journals, id_):
+                    pass
+        except TimeoutError as error:
+            raise ApiError(
+                503,
+                "server_error",
+                "The gateway that runs the response has not stopped it yet. Try again.",
+                retry_after=5,
+            ) from error
 
     async def events(self, id_: str, entry: HistoryEntry, after: int) -> AsyncIterator[JsonObject]:
         """Return the events of a response after this one. The events that are still to come follow live."""
@@ -140,8 +184,10 @@ class BackgroundResponses:
             await run.has_ended.wait()
         store = self._journals.store
         with mapping_store_errors():
-            if store is not None and not await store.delete(id_) and await store.find(id_) is not None:
-                raise _runs_elsewhere()
+            if store is not None and not await _is_deleted(store, id_):
+                await self._cancel_elsewhere(id_)
+                if not await _is_deleted(store, id_):
+                    raise _runs_elsewhere()
             self._ended.pop(id_, None)
             conversation = await self._histories.delete(id_, connection)
             if store is not None and conversation is not None:
@@ -166,6 +212,11 @@ class BackgroundResponses:
     async def _all_ended(self) -> None:
         while self._running:
             await next(iter(self._running.values())).has_ended.wait()
+
+
+async def _is_deleted(store: JournalStore, id_: str) -> bool:
+    """Delete a journal. False: a process that lives holds it."""
+    return await store.delete(id_) or await store.find(id_) is None
 
 
 async def _delete_conversation(store: JournalStore, id_: str) -> None:

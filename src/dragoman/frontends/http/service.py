@@ -17,7 +17,7 @@ from dragoman.config import ConsoleConfig, Serve
 from dragoman.frontends.http.answer_forms import outside_text
 from dragoman.frontends.http.answering import ResponseRun
 from dragoman.frontends.http.approvals import spelled_out
-from dragoman.frontends.http.background import BackgroundResponses
+from dragoman.frontends.http.background import BackgroundResponses, OtherGateways
 from dragoman.frontends.http.background_run import BackgroundRun
 from dragoman.frontends.http.client import HttpClient
 from dragoman.frontends.http.create_request import CompactBody, CreateRequest
@@ -58,10 +58,11 @@ class HttpService:
         journals: Journals | None = None,
         console_config: ConsoleConfig | None = None,
         config_file: Path | None = None,
+        gateways: OtherGateways | None = None,
     ) -> None:
         """Without journals, background responses are only in memory, and there are no conversations.
 
-        `config_file` is the file that a client's operator changes.
+        `config_file` is the file that a client's operator changes. `gateways`: those that share the journals.
         """
         journals = journals or Journals()
         self.console_config = console_config or ConsoleConfig()
@@ -69,7 +70,7 @@ class HttpService:
         self.serve = serve
         self.histories = Histories(store if serve.store else None)
         self.files = Files(store if serve.store else None)
-        self.background = BackgroundResponses(journals, self.histories)
+        self.background = BackgroundResponses(journals, self.histories, gateways)
         self.conversations = ItemLists(
             journals, self.histories, max_bytes=serve.max_body_bytes, is_on=serve.store
         )
