@@ -43,9 +43,10 @@ class Gateways:
         self._stack = stack
         self._services: list[HttpService] = []
 
-    async def open(self, owner: str | None = None, *, with_keys: bool = False) -> Site:
-        """One more gateway. `owner` stands for another process."""
-        name = "b" if owner else str(os.getpid())
+    async def open(self, owner: str | None = None, *, with_keys: bool = False, listens: bool = True) -> Site:
+        """One more gateway. `owner` stands for another process. One that hangs listens no longer."""
+        # By this name the journal knows its owner.
+        name = owner.partition(" ")[0] if owner else str(os.getpid())
         connection = await self._stack.enter_async_context(FleetConnection.open((self._url,), name))
         database = self._stack.enter_context(Database.open(self._folder))
         cancels = GatewayCancels(connection)
@@ -57,7 +58,8 @@ class Gateways:
             gateways=cancels,
         )
         self._services.append(service)
-        await self._stack.enter_async_context(cancels.taken(name, service.background.stop))
+        if listens:
+            await self._stack.enter_async_context(cancels.taken(name, service.background.stop))
         return Site(build_app(service, AccessCheck(client_keys(_KEYS) if with_keys else ())), service)
 
     async def close(self) -> None:
@@ -238,3 +240,38 @@ async def test_a_background_response_is_deleted_at_the_other_gateway_while_it_ru
     for site in pair:
         assert (await site.get(path)).status == 404
         assert (await site.get(f"{path}?stream=true")).status == 404
+
+
+async def test_a_background_response_whose_gateway_died_has_failed_and_says_so(
+    gateways: Gateways, pair: tuple[Site, Site]
+) -> None:
+    _, b = pair
+    # Its process does not live, and nobody listens for it.
+    dead = await gateways.open("999999999 dead")
+    first = started(dead)
+    gateways.model.say("One ")
+    await first.until_said("One ")
+    path = f"/v1/responses/{first.events[0]['response']['id']}"
+    reader = Reader(b, "GET", f"{path}?stream=true")
+    await soon(reader.task)
+    failed = check_events(reader.events)
+    assert (failed["status"], failed["error"]["code"]) == ("failed", "server_ended")
+    assert (await b.call("POST", f"{path}/cancel", b"")).response == (await b.get(path)).response
+    # The gateway that was taken for dead stops, and says no other thing.
+    await soon(first.task)
+    assert (await dead.get(path)).response == (await b.get(path)).response
+
+
+async def test_a_gateway_that_does_not_stop_a_response_is_an_error_that_says_so(
+    gateways: Gateways, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dragoman.frontends.http.background._ELSEWHERE_SECONDS", 0.2)
+    a, b = await gateways.open(listens=False), await gateways.open("0 another")
+    first = started(a)
+    gateways.model.say("One ")
+    await first.until_said("One ")
+    path = f"/v1/responses/{first.events[0]['response']['id']}"
+    for refused in (await b.call("POST", f"{path}/cancel", b""), await b.call("DELETE", path, b"")):
+        assert refused.status == 503
+        assert "has not stopped it yet" in refused.error["message"]
+    assert (await b.get(path)).response["status"] == "in_progress"

@@ -27,13 +27,17 @@ class GatewayCancels:
 
     @asynccontextmanager
     async def taken(self, gateway: str, cancel: Callable[[str], bool]) -> AsyncIterator[None]:
-        """Call a function with the id of each response that is to be cancelled here. It returns whether the response runs."""
+        """Call a function with the id of each response that is to be cancelled here. It returns whether the response runs.
+
+        Raises `FleetUnavailable`.
+        """
 
         async def take(received: Received) -> None:
             does_run = cancel(received.data.decode())
             await self._connection.answer(received, _DONE if does_run else _UNKNOWN)
 
         end = await self._connection.subscribe(cancels_subject(gateway), take)
+        await self._connection.flush()
         try:
             yield
         finally:
