@@ -16,7 +16,7 @@ from dragoman.journal.events import StampedEvent, UnreadableJournal, decode_even
 from dragoman.journal.fold import ConversationFold
 from dragoman.journal.snapshots import decode_snapshot, encode_snapshot
 from dragoman.journal.sqlite.journals import SqliteJournals
-from dragoman.store import ApprovalStore, Database, ResponseStore, StoreError
+from dragoman.store import ApprovalStore, Database, SqliteResponses, StoreError
 from dragoman.store.from_0_1 import import_conversations
 from dragoman.store.journal_rows import SPACE
 from fuzz.check import Check
@@ -217,7 +217,7 @@ def stored_rows() -> Iterator[Check]:
                 return
             for read in (
                 ApprovalStore(database).list,
-                lambda: ResponseStore(database).find("a", "b"),
+                lambda: runner.run(SqliteResponses(database).find("a", "b")),
                 lambda: runner.run(journals.journals("agent")),
                 lambda: runner.run(journals.heads("demo", None)),
                 lambda: runner.run(journals.find("c")),

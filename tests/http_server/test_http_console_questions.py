@@ -368,7 +368,7 @@ async def test_a_response_that_cannot_be_stored_is_held_to_its_end(
     async with _room(tmp_path, _HASTY) as room:
         tried = asyncio.Event()
 
-        def save(*_given: object) -> bool:
+        async def save(*_given: object) -> bool:
             tried.set()
             return False
 

@@ -35,7 +35,7 @@ from dragoman.journal.sqlite.owners import is_free, own_name
 from dragoman.journal.store import LEASE_SECONDS, JournalConflict
 from dragoman.lm import user
 from dragoman.process import ProcessIdentity
-from dragoman.store import Database, ResponseStore, StoredResponse, StoreError
+from dragoman.store import Database, SqliteResponses, StoredResponse, StoreError
 
 _SECRET = "a word that may not be found again"
 _NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
@@ -248,13 +248,13 @@ async def test_j6_nothing_of_what_was_said_is_left_but_decisions_are(tmp_path: P
     decided = PermissionDecided("q", is_allowed=False, by="person", where="vscode", seconds=2.0, why=_SECRET)
     with Database.open(tmp_path) as database, Database.open(tmp_path) as other:
         store = SqliteJournals(database)
-        responses = ResponseStore(database)
+        responses = SqliteResponses(database)
         await store.append(
             "chat", 0, _at(_started("chat"), MessagesAdded((user(_SECRET * times),))), holds=False
         )
         await store.append("one", 0, _at(_started(parent="chat"), *_turn(1, _SECRET * times)))
         await store.append("one", 4, _at(_asked("q"), decided), holds=False)
-        responses.save(StoredResponse("r1", "http:", None, _NOW, _SECRET.encode(), "one"))
+        await responses.save(StoredResponse("r1", "http:", None, _NOW, _SECRET.encode(), "one"))
         assert _files_with(_SECRET, tmp_path)
         # Others have the file open, as another process would.
         assert len(await SqliteJournals(other).read("one")) == 6

@@ -163,6 +163,11 @@ class FleetConnection:
     def is_connected(self) -> bool:
         return self._client.is_connected
 
+    @property
+    def most_bytes(self) -> int:
+        """How many bytes one message can have, beside its headers."""
+        return self._client.max_payload - _HEADER_BYTES
+
     async def flush(self) -> None:
         """Wait until the server has what was published so far. Raises `FleetUnavailable`."""
         try:
@@ -182,7 +187,7 @@ class FleetConnection:
 
         Headers are for a message that goes in one piece.
         """
-        most = self._client.max_payload - _HEADER_BYTES
+        most = self.most_bytes
         try:
             if len(data) <= most:
                 await self._client.publish(subject, data, reply, dict(headers) if headers else None)

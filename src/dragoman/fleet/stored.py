@@ -20,6 +20,7 @@ from dragoman.fleet.connection import FleetConnection, FleetUnavailable, NoAnswe
 __all__ = [
     "StoredMessage",
     "WrongSequence",
+    "as_stored",
     "erase",
     "first_stored",
     "heads_of_all",
@@ -96,7 +97,7 @@ async def last_stored(connection: FleetConnection, stream: str, subject: str) ->
     """The last message of a subject, as the stream's leader has it. Raises `NoAnswer` or `FleetUnavailable`."""
     with naming_errors(f"{subject} could not be read in time"):
         try:
-            return _stored(await connection.js.get_last_msg(stream, subject))
+            return as_stored(await connection.js.get_last_msg(stream, subject))
         except nats.js.errors.NotFoundError as error:
             _check_found(stream, error)
             return None
@@ -221,7 +222,7 @@ async def erase(connection: FleetConnection, stream: str, sequence: int) -> None
     with naming_errors("a deletion was not answered in time"):
         try:
             await connection.js.delete_msg(stream, sequence)
-        except (nats.js.errors.NotFoundError, nats.js.errors.BadRequestError) as error:
+        except nats.js.errors.APIError as error:
             if error.err_code not in _NO_MESSAGE:
                 raise
 
@@ -236,7 +237,7 @@ def _check_found(stream: str, error: nats.js.errors.APIError) -> None:
         raise FleetUnavailable(f"NATS has no stream {stream}. Run `dragoman fleet init`.") from error
 
 
-def _stored(message: RawStreamMsg) -> StoredMessage:
+def as_stored(message: RawStreamMsg) -> StoredMessage:
     return StoredMessage(
         message.seq or 0, message.subject or "", message.data or b"", dict(message.headers or {})
     )

@@ -10,6 +10,7 @@ from nats.js.errors import NotFoundError
 
 from dragoman.conversations.ids import KEY_BYTES
 from dragoman.fleet.connection import FleetConnection, FleetUnavailable, NoAnswer
+from dragoman.fleet.responses import responses_stream
 from dragoman.fleet.stored import WrongSequence, last_stored, naming_errors, put
 from dragoman.fleet.subjects import (
     AUDIT,
@@ -21,8 +22,6 @@ from dragoman.fleet.subjects import (
     LEASE_SUBJECTS,
     LEASES,
     NEWS,
-    RESPONSE_SUBJECTS,
-    RESPONSES,
     SECRET_SUBJECTS,
     SECRETS,
     SNAPSHOT_SUBJECTS,
@@ -65,14 +64,7 @@ def _configurations(replicas: int, keep: timedelta | None) -> list[StreamConfig]
         stream(AUDIT, f"{AUDIT_SUBJECTS}.*", discard=DiscardPolicy.NEW, deny_delete=True, deny_purge=True),
         stream(INDEX, f"{INDEX_SUBJECTS}.*.*", max_msgs_per_subject=1, max_age=age),
         stream(LEASES, f"{LEASE_SUBJECTS}.*", max_msgs_per_subject=1, allow_msg_ttl=True),
-        stream(
-            RESPONSES,
-            f"{RESPONSE_SUBJECTS}.>",
-            max_msgs_per_subject=1,
-            max_age=age,
-            allow_msg_ttl=True,
-            allow_rollup_hdrs=True,
-        ),
+        responses_stream(keep, replicas),
         stream(SECRETS, f"{SECRET_SUBJECTS}.*", max_msgs_per_subject=1),
     ]
 

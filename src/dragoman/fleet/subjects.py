@@ -23,6 +23,7 @@ __all__ = [
     "SNAPSHOTS",
     "STATUS",
     "bids_subject",
+    "cancels_subject",
     "decisions_subject",
     "is_node_name",
     "operations_subject",
@@ -43,7 +44,7 @@ RESPONSES, RESPONSE_SUBJECTS = "DRAGOMAN_RESPONSES", "dg.r"
 SECRETS, SECRET_SUBJECTS = "DRAGOMAN_SECRETS", "dg.k"
 
 # Core subjects. Workers take requests, receipts, decisions and operations below `dg.node.NAME`, gateways take parts at
-# `dg.gate.NAME`.
+# `dg.gate.NAME`, and cancellations of background responses below it.
 NODES = "dg.node"
 GATEWAYS = "dg.gate"
 BIDS = "dg.bid"
@@ -95,3 +96,8 @@ def operations_subject(worker: str) -> str:
 
 def parts_subject(gateway: str) -> str:
     return f"{GATEWAYS}.{gateway}"
+
+
+def cancels_subject(gateway: str) -> str:
+    """Other gateways ask here to cancel a background response that this one runs."""
+    return f"{GATEWAYS}.{gateway}.cancel"

@@ -136,7 +136,7 @@ class RequestPreparation:
                 param="previous_response_id",
                 code="conflicting_ids",
             )
-        messages = self._messages(read, client, for_endpoint=takes_options)
+        messages = await self._messages(read, client, for_endpoint=takes_options)
         if not messages and (unused := (*create.ignored, *read.given.ignored)):
             raise bad_request(
                 f"The request has no messages. Not supported here: {', '.join(unused)}.", param="input"
@@ -219,7 +219,9 @@ class RequestPreparation:
             read.copies,
         )
 
-    def _messages(self, read: ReadRequest, client: HttpClient, *, for_endpoint: bool) -> tuple[Message, ...]:
+    async def _messages(
+        self, read: ReadRequest, client: HttpClient, *, for_endpoint: bool
+    ) -> tuple[Message, ...]:
         """The messages of a request, with links as the files that they stand for, and decisions as proofs.
 
         An endpoint gets the decisions themselves: they are about its own requests.
@@ -231,8 +233,10 @@ class RequestPreparation:
             decisions = {**create.decisions, **read.given.decisions}
             messages = with_proofs(read.messages, decisions, self._models.permissions.grants)
         return tuple(
-            self._files.without_links(message, client.connection, for_endpoint=for_endpoint)
-            for message in messages
+            [
+                await self._files.without_links(message, client.connection, for_endpoint=for_endpoint)
+                for message in messages
+            ]
         )
 
     def _own_options(
