@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from dragoman.backends.agent.profile.memory_limit import MemoryLimit
     from dragoman.backends.responses.model import EndpointModel
     from dragoman.journal.writer import Journals
+    from dragoman.other_nodes import OtherNodes
     from dragoman.permissions.autoapproval import AutoApproval
     from dragoman.permissions.pipeline import PermissionServices
     from dragoman.policy.policy import Policy
@@ -208,6 +209,15 @@ class Conversing(Protocol):
         ...
 
 
+@runtime_checkable
+class Recalling(Protocol):
+    """A model whose permission requests wait at other nodes."""
+
+    async def recall(self, call_ids: Iterable[str]) -> None:
+        """Make those of these permission calls known that wait at another node. Raises `LanguageModelError`."""
+        ...
+
+
 class ModelSource(Protocol):
     """What a front end needs of the configured models. `Models` is the one that the commands use."""
 
@@ -227,6 +237,10 @@ class ModelSource(Protocol):
 
     def folder(self, model_id: str) -> Path | None:
         """The folder in which a model's agents work, unless a consumer has its own. None: the model is no agent."""
+        ...
+
+    async def recall_permissions(self, model_id: str, call_ids: Iterable[str]) -> None:
+        """Make those permission calls of a model known here that wait at another node. Raises `LanguageModelError`."""
         ...
 
     async def close(self) -> None: ...
@@ -286,6 +300,9 @@ class Models:
         self._learning: list[Learning] = []
         self._conversing: dict[str, Conversing] = {}
         self._offering: dict[str, OfferingModel] = {}
+        self._recalling: dict[str, Recalling] = {}
+        # The other nodes of the fleet, if this process is one of its nodes.
+        self.other_nodes: OtherNodes | None = None
         self._on_offer: Callable[[str], None] | None = None
 
     @property
@@ -313,6 +330,8 @@ class Models:
                 self._learning.append(model)
             if isinstance(model, Conversing):
                 self._conversing[model_id] = model
+            if isinstance(model, Recalling):
+                self._recalling[model_id] = model
             if isinstance(model, OfferingModel):
                 self._offering[model_id] = model
                 model.watch_offer(partial(self._offer_changed, model_id))
@@ -323,6 +342,12 @@ class Models:
         """The folder in which a model's agents work, unless a consumer has its own. None: the model is no agent."""
         model = self._config.models.get(model_id)
         return _folder_of(model) if isinstance(model, AcpModel) else None
+
+    async def recall_permissions(self, model_id: str, call_ids: Iterable[str]) -> None:
+        """Make those permission calls of a model known here that wait at another node. Raises `LanguageModelError`."""
+        self.get(model_id)
+        if (model := self._recalling.get(model_id)) is not None:
+            await model.recall(call_ids)
 
     def conversations(self) -> tuple[LiveConversation, ...]:
         """The conversations of all models that are in this process."""
@@ -398,6 +423,7 @@ class Models:
         self._learning.clear()
         self._conversing.clear()
         self._offering.clear()
+        self._recalling.clear()
         made, self._made = self._made, {}
         for model in made.values():
             await model.close()
