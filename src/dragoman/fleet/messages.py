@@ -24,6 +24,7 @@ __all__ = [
     "Bid",
     "BidRequest",
     "Cancel",
+    "Delivered",
     "ErrorMessage",
     "Form",
     "ModelStatus",
@@ -84,6 +85,8 @@ class ErrorMessage(msgspec.Struct, frozen=True, omit_defaults=True):
 
 class BidRequest(msgspec.Struct, frozen=True):
     model: str
+    # Ids of conversations that the request may belong to.
+    hints: tuple[str, ...] = ()
 
 
 class Bid(msgspec.Struct, frozen=True):
@@ -102,6 +105,8 @@ class Bid(msgspec.Struct, frozen=True):
     # It takes no new conversation now. `retry_after`: perhaps in so many seconds.
     is_full: bool = False
     retry_after: float = 1.0
+    # Whether a hinted conversation is in this process.
+    holds: bool = False
 
 
 # Streams.
@@ -168,7 +173,11 @@ class Batch(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class Receipt(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """What a gateway has of a stream: all batches up to this number, and it has consumed so many bytes of them."""
+    """What a gateway has of a stream: all batches up to this number, and it has consumed so many bytes of them.
+
+    The first one, with the number 0, confirms the request: the worker does nothing before it. So a gateway that got no
+    answer to its request can ask another worker.
+    """
 
     stream: str
     number: int
@@ -188,14 +197,22 @@ class Cancel(msgspec.Struct, frozen=True, array_like=True, tag=True):
     stream: str
 
 
+class Delivered(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """The last reply of a conversation has reached the consumer whole, or will not."""
+
+    model: str
+    conversation: str
+    whole: bool
+
+
 class Ping(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """A gateway lives, and has got so much of its streams. The worker answers with a `Pong`."""
+    """A gateway lives, and has got so much of its streams. It has given up any other. The worker answers with a `Pong`."""
 
     gateway: str
     receipts: tuple[Receipt, ...] = ()
 
 
-StreamMessage = Receipt | Resend | Cancel | Ping
+StreamMessage = Receipt | Resend | Cancel | Delivered | Ping
 
 
 class Pong(msgspec.Struct, frozen=True, array_like=True):

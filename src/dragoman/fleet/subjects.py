@@ -14,6 +14,7 @@ __all__ = [
     "INDEX",
     "JOURNALS",
     "LEASES",
+    "NEWS",
     "NODES",
     "PRESENCE",
     "QUESTIONS",
@@ -46,6 +47,8 @@ SECRETS, SECRET_SUBJECTS = "DRAGOMAN_SECRETS", "dg.k"
 NODES = "dg.node"
 GATEWAYS = "dg.gate"
 BIDS = "dg.bid"
+# The server publishes here, after it has stored a message of a journal: `dg.news.ID`, the headers only.
+NEWS = "dg.news"
 # Every node answers a request here with its status.
 STATUS = "dg.status"
 # Workers publish questions for the console. A request at `dg.question.all` gets all that wait.

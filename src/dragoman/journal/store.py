@@ -21,6 +21,7 @@ __all__ = [
     "LEASE_SECONDS",
     "RENEW_SECONDS",
     "Claim",
+    "HeldElsewhere",
     "JournalConflict",
     "JournalInfo",
     "JournalStore",
@@ -38,6 +39,14 @@ Claim: TypeAlias = Literal["ours", "held", "changed", "gone"]
 
 class JournalConflict(Exception):
     """Nothing was appended: the journal has other events than the caller knows, another owner, or is deleted."""
+
+
+class HeldElsewhere(Exception):
+    """A node that lives owns the journal. Requests for it go there."""
+
+    def __init__(self, owner: str) -> None:
+        super().__init__(owner)
+        self.owner = owner
 
 
 class JournalInfo(msgspec.Struct, frozen=True, array_like=True):

@@ -46,12 +46,12 @@ class PermissionMirror:
 
     def __init__(
         self,
-        connection: FleetConnection,
+        connect: Callable[[], Awaitable[FleetConnection]],
         grants: Grants,
         owner_of: Callable[[str], Awaitable[str | None]],
     ) -> None:
         """`owner_of` returns the node that has a conversation now; None if that is not known."""
-        self._connection = connection
+        self._connect = connect
         self._grants = grants
         self._owner_of = owner_of
         # The node and the nonce of each, by its call id; the oldest first.
@@ -115,7 +115,8 @@ class PermissionMirror:
     async def _look_up(self, node: str, call_ids: list[str], *, is_owner: bool) -> None:
         message = DECISION_FORM.encode(LookUpCalls(tuple(call_ids)))
         try:
-            data = await self._connection.request(decisions_subject(node), message, _LOOK_UP_SECONDS)
+            connection = await self._connect()
+            data = await connection.request(decisions_subject(node), message, _LOOK_UP_SECONDS)
             found = PENDING_LIST_FORM.decode(data).pending
         except NobodyThere:
             # Its requests are gone with it.
@@ -135,7 +136,7 @@ class PermissionMirror:
             self.take(node, (each for each in found if each.call_id in call_ids))
 
     async def _workers(self) -> list[str]:
-        answers = await self._connection.collect(STATUS, b"", _STATUS_SECONDS)
+        answers = await (await self._connect()).collect(STATUS, b"", _STATUS_SECONDS)
         found: list[str] = []
         for data in answers:
             try:
@@ -154,6 +155,7 @@ class PermissionMirror:
 
     async def _say_item(self, node: str, message: ShownAsItem) -> None:
         try:
-            await self._connection.publish(decisions_subject(node), DECISION_FORM.encode(message))
+            connection = await self._connect()
+            await connection.publish(decisions_subject(node), DECISION_FORM.encode(message))
         except FleetUnavailable as error:
             _log.warning("%s does not learn that its request is shown as an item: %s", node, error)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
@@ -57,8 +57,11 @@ class QuestionService:
         services: PermissionServices,
         calls: PermissionService,
         *,
+        may_act: Callable[[], bool] = lambda: True,
         say_seconds: float = _SAY_SECONDS,
     ) -> None:
+        """`may_act`: the worker is not fenced."""
+        self._may_act = may_act
         self._connection = connection
         self._subject = questions_subject(node)
         self._node = node
@@ -81,9 +84,10 @@ class QuestionService:
         services: PermissionServices,
         calls: PermissionService,
         *,
+        may_act: Callable[[], bool] = lambda: True,
         say_seconds: float = _SAY_SECONDS,
     ) -> AsyncIterator[QuestionService]:
-        service = cls(connection, node, services, calls, say_seconds=say_seconds)
+        service = cls(connection, node, services, calls, may_act=may_act, say_seconds=say_seconds)
         ends = [
             await connection.subscribe(PRESENCE, service._take_presence),
             await connection.subscribe(ALL_QUESTIONS, service._publish_all),
@@ -179,6 +183,8 @@ class QuestionService:
             _log.warning("a gateway does not learn what became of a decision: %s", error)
 
     async def _result(self, message: DecideQuestion) -> DecisionResult:
+        if not self._may_act():
+            return DecisionResult("failed")
         question, decision = self._inbox.find(message.id), message.decision
         if question is not None:
             may_reach = levels_for(question, promised_levels(self._services, question))
@@ -200,6 +206,8 @@ class QuestionService:
     async def _publish(self) -> None:
         while True:
             data = await self._outgoing.get()
+            if not self._may_act():
+                continue
             try:
                 await self._connection.publish(self._subject, data)
             except FleetUnavailable as error:
