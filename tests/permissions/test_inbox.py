@@ -16,6 +16,7 @@ from dragoman.permissions.inbox import (
     InboxOutcome,
     InboxQuestion,
     QuestionClosed,
+    Reach,
 )
 
 _ACTION = Action(agent="a", agent_name="A", risk="execute", kind="execute", title="x", folder="/w")
@@ -63,8 +64,8 @@ class _Owner:
 class _Watcher:
     seen: list[tuple[str, str]] = field(default_factory=list)
 
-    def is_reachable(self, connection: str) -> bool:
-        return connection == "k"
+    def reach(self) -> Reach:
+        return Reach(connections=frozenset({"k"}))
 
     def opened(self, question: InboxQuestion) -> None:
         self.seen.append(("opened", question.id))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,13 +20,14 @@ from dragoman.lm.presentation import Style
 from dragoman.logs import Redaction
 from dragoman.models.building import ModelNotUsable, SharedServices, build_unguarded, find, folder_of
 from dragoman.models.services import journals_of, log_cautions, permissions_of, policy_of
-from dragoman.models.sources import Conversing, Learning, LiveConversation
+from dragoman.models.sources import Conversing, Learning, LiveConversation, Recalling
 
 if TYPE_CHECKING:
     from dragoman.backends.agent.profile.memory_limit import MemoryLimit
     from dragoman.backends.remote.fleet import Fleet
     from dragoman.journal.store import JournalStore
     from dragoman.journal.writer import Journals
+    from dragoman.other_nodes import OtherNodes
     from dragoman.permissions.pipeline import PermissionServices
     from dragoman.policy.rule import LocatedRule
     from dragoman.process import Ledger
@@ -80,6 +81,9 @@ class Models:
         self._learning: list[Learning] = []
         self._conversing: dict[str, Conversing] = {}
         self._offering: dict[str, OfferingModel] = {}
+        self._recalling: dict[str, Recalling] = {}
+        # The other nodes of the fleet, if this process is one of its nodes.
+        self.other_nodes: OtherNodes | None = None
         self._on_offer: Callable[[str], None] | None = None
 
     @property
@@ -101,6 +105,8 @@ class Models:
                 self._learning.append(model)
             if isinstance(model, Conversing):
                 self._conversing[model_id] = model
+            if isinstance(model, Recalling):
+                self._recalling[model_id] = model
             if isinstance(model, OfferingModel):
                 self._offering[model_id] = model
                 model.watch_offer(partial(self._offer_changed, model_id))
@@ -149,6 +155,12 @@ class Models:
         """The folder in which a model's agents work, unless a consumer has its own. None: the model is no agent."""
         model = self._config.models.get(model_id)
         return folder_of(model) if isinstance(model, AcpModel) else None
+
+    async def recall_permissions(self, model_id: str, call_ids: Iterable[str]) -> None:
+        """Make those permission calls of a model known here that wait at another node. Raises `LanguageModelError`."""
+        self.get(model_id)
+        if (model := self._recalling.get(model_id)) is not None:
+            await model.recall(call_ids)
 
     def conversations(self) -> tuple[LiveConversation, ...]:
         """The conversations of all models that are in this process."""
@@ -224,6 +236,7 @@ class Models:
         self._learning.clear()
         self._conversing.clear()
         self._offering.clear()
+        self._recalling.clear()
         made, self._made = self._made, {}
         for model in made.values():
             await model.close()

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from dragoman.journal.writer import Journals
     from dragoman.permissions.pipeline import PermissionServices
 
-__all__ = ["AgentSource", "Conversing", "Learning", "LiveConversation", "ModelSource"]
+__all__ = ["AgentSource", "Conversing", "Learning", "LiveConversation", "ModelSource", "Recalling"]
 
 
 @runtime_checkable
@@ -84,6 +84,15 @@ class Conversing(Protocol):
         ...
 
 
+@runtime_checkable
+class Recalling(Protocol):
+    """A model whose permission requests wait at other nodes."""
+
+    async def recall(self, call_ids: Iterable[str]) -> None:
+        """Make those of these permission calls known that wait at another node. Raises `LanguageModelError`."""
+        ...
+
+
 class ModelSource(Protocol):
     """What a front end needs of the configured models. `Models` is the one that the commands use."""
 
@@ -103,6 +112,10 @@ class ModelSource(Protocol):
 
     def folder(self, model_id: str) -> Path | None:
         """The folder in which a model's agents work, unless a consumer has its own. None: the model is no agent."""
+        ...
+
+    async def recall_permissions(self, model_id: str, call_ids: Iterable[str]) -> None:
+        """Make those permission calls of a model known here that wait at another node. Raises `LanguageModelError`."""
         ...
 
     async def close(self) -> None: ...

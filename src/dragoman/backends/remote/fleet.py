@@ -16,6 +16,7 @@ from typing import Protocol
 
 import msgspec
 
+from dragoman.backends.remote.permission_mirror import PermissionMirror
 from dragoman.backends.remote.stream import RemoteStream
 from dragoman.backends.remote.validity import Validity
 from dragoman.config import FleetConfig
@@ -49,7 +50,9 @@ from dragoman.fleet.subjects import (
     subject_token,
 )
 from dragoman.lm import LanguageModelError
+from dragoman.permissions.grants import Grants
 from dragoman.process.deadline import boot_seconds
+from dragoman.store.errors import JournalStoreError
 
 __all__ = ["Fleet", "HintStore", "JournalPlace", "Peer", "Unwilling", "died"]
 
@@ -137,6 +140,7 @@ class Fleet:
         self.gateway = f"{name}/{secrets.token_hex(4)}"
         self.store = store
         self.clock = clock
+        self._mirror: PermissionMirror | None = None
         self._connection: FleetConnection | None = None
         self._connecting = asyncio.Lock()
         self._stack = AsyncExitStack()
@@ -176,6 +180,22 @@ class Fleet:
                 self._connection = connection
                 self._refreshing = asyncio.create_task(self._keep_fresh())
         return self._connection
+
+    def permission_mirror(self, grants: Grants) -> PermissionMirror:
+        """The permission requests of workers in this process: one for all models."""
+        if self._mirror is None:
+            self._mirror = PermissionMirror(self.connected, grants, self._owner_of)
+        return self._mirror
+
+    async def _owner_of(self, conversation: str) -> str | None:
+        if self.store is None:
+            return None
+        try:
+            place = await self.store.place_of(conversation)
+        except JournalStoreError as error:
+            _log.warning("the owner of conversation %s is not known: %s", conversation, error)
+            return None
+        return place.owner or None if place is not None and place.is_alive else None
 
     async def close(self) -> None:
         tasks = [each.pinging for each in self._peers.values()] + [self._refreshing]

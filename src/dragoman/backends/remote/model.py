@@ -11,7 +11,6 @@ import asyncio
 import logging
 import secrets
 from collections.abc import Callable, Iterable
-from typing import Protocol
 
 import msgspec
 from msgspec.structs import replace
@@ -21,7 +20,7 @@ from dragoman.backends.remote.stream import RemoteStream
 from dragoman.fleet.connection import FleetUnavailable, NoAnswer
 from dragoman.fleet.hints import hints_of
 from dragoman.fleet.lease import LEASE_SECONDS, find_lease
-from dragoman.fleet.messages import ApprovedCall, ModelStatus, PendingMessage, RequestMessage, StreamEnd
+from dragoman.fleet.messages import ApprovedCall, ModelStatus, RequestMessage, StreamEnd
 from dragoman.fleet.placement import Choice, Place, choose
 from dragoman.lm import (
     CancellationError,
@@ -42,7 +41,7 @@ from dragoman.lm.parts import CONVERSATION
 from dragoman.permissions.pipeline import PermissionServices
 from dragoman.store.errors import JournalStoreError
 
-__all__ = ["RemoteModel", "RemotePermissions"]
+__all__ = ["RemoteModel"]
 
 _log = logging.getLogger(__name__)
 
@@ -60,18 +59,6 @@ _MOST_REMEMBERED = 1_024
 _UNKNOWN_TOKENS = 200_000
 
 
-class RemotePermissions(Protocol):
-    """What connects the gateway's permission requests with those of workers."""
-
-    def opened(self, node: str, pending: PendingMessage) -> None:
-        """A permission request that waits at a worker is about to be shown here."""
-        ...
-
-    async def approved(self, request: Request) -> tuple[ApprovedCall, ...]:
-        """The calls in a request that a person has allowed here."""
-        ...
-
-
 class RemoteModel:
     # The worker presents its replies.
     presents = True
@@ -85,7 +72,6 @@ class RemoteModel:
         *,
         name: str | None = None,
         permissions: PermissionServices | None = None,
-        remote_permissions: RemotePermissions | None = None,
     ) -> None:
         """`remote_id` is the model's id at the workers, if it is another one there."""
         self._fleet = fleet
@@ -93,8 +79,8 @@ class RemoteModel:
         self._remote_id = remote_id or model_id
         self._labels = labels
         self._name = name
-        self.permissions = permissions
-        self.remote_permissions = remote_permissions
+        # The permission requests that a person can be asked about here.
+        self._mirror = None if permissions is None else fleet.permission_mirror(permissions.grants)
         # Which worker gave the last reply of each conversation.
         self._nodes: dict[str, str] = {}
         self._telling: set[asyncio.Task[None]] = set()
@@ -186,6 +172,11 @@ class RemoteModel:
 
     # Requests.
 
+    async def recall(self, call_ids: Iterable[str]) -> None:
+        """Make those of these permission calls known that wait at a worker. Raises `LanguageModelError`."""
+        if self._mirror is not None:
+            await self._mirror.recall(call_ids)
+
     async def respond(self, request: Request, sink: Sink, token: CancellationToken) -> None:
         try:
             await until_cancelled(self._respond(request, sink), token)
@@ -198,8 +189,8 @@ class RemoteModel:
     async def _respond(self, request: Request, sink: Sink) -> None:
         hints = await self._hints(request)
         approved: tuple[ApprovedCall, ...] = ()
-        if self.remote_permissions is not None:
-            approved = await self.remote_permissions.approved(request)
+        if self._mirror is not None:
+            request, approved = self._mirror.outgoing(request)
         message = RequestMessage("", self._fleet.gateway, self._remote_id, request, hints, approved)
         owner = ""
         for _ in range(_MOST_MOVES):
@@ -321,9 +312,8 @@ class RemoteModel:
             if peer.validity.seconds_left(self._fleet.clock()) <= 0:
                 # This process was suspended, or busy: others may have the conversation by now.
                 raise died(peer.node)
-            if self.remote_permissions is not None:
-                for pending in batch.pending:
-                    self.remote_permissions.opened(peer.node, pending)
+            if self._mirror is not None:
+                self._mirror.take(peer.node, batch.pending)
             for part in batch.parts:
                 self._note(part, peer.node)
                 sink.report(part)

@@ -171,7 +171,8 @@ class ResponseRun:
     async def held(self, limit: Callable[[], float | None]) -> bool:
         """Buffer all parts until the model has ended. Return false if the time of `limit` comes first.
 
-        `limit` returns a time of the event loop, or None. It is called again after each part and when the time has come.
+        `limit` returns a time of the event loop, or None. It is called again after each part, after `look_again` and when
+        the time has come.
         """
         if self._task is None:
             raise AssertionError("enter it first")
@@ -190,6 +191,10 @@ class ResponseRun:
         finally:
             self._is_held = False
         return True
+
+    def look_again(self) -> None:
+        """What the limit of `held` depends on may have changed."""
+        self._news.set()
 
     async def take_buffered(self) -> list[Part]:
         """Take the parts that are buffered now."""

@@ -33,7 +33,6 @@ from dragoman.fleet.messages import (
     ErrorMessage,
     ModelStatus,
     NodeStatus,
-    PendingMessage,
     Ping,
     Pong,
     Receipt,
@@ -42,10 +41,10 @@ from dragoman.fleet.messages import (
     StreamEnd,
 )
 from dragoman.fleet.subjects import STATUS, bids_subject, parts_subject, requests_subject, streams_subject
-from dragoman.frontends.worker.granting import granted, pending_of
+from dragoman.frontends.worker.permission_service import PermissionService
 from dragoman.frontends.worker.stream import WorkerStream
 from dragoman.journal.store import HeldElsewhere
-from dragoman.lm import GuardedModel, LanguageModelError, ToolCallPart, with_capability_tags
+from dragoman.lm import GuardedModel, LanguageModelError, with_capability_tags
 from dragoman.models import Models
 from dragoman.process.deadline import boot_seconds, set_deadline
 from dragoman.process.memory import measure_below
@@ -111,6 +110,7 @@ class ServingWorker:
         self._connection = connection
         self._lease = lease
         self._models = models
+        self.calls = PermissionService(models.permissions.grants)
         self._store = store
         self._limits = limits
         self._clock = clock
@@ -240,10 +240,7 @@ class ServingWorker:
         async def send(data: bytes) -> None:
             await self._publish(parts_subject(message.gateway.partition("/")[0]), data)
 
-        def pending(part: ToolCallPart) -> PendingMessage | None:
-            return pending_of(self._models.permissions.grants, part)
-
-        stream = WorkerStream(message, send, pending)
+        stream = WorkerStream(message, send, self.calls.pending)
         self._streams[stream.id] = stream
         self._heard[stream.gateway] = self._clock()
         task = asyncio.create_task(self._serve(stream, message))
@@ -322,7 +319,7 @@ class ServingWorker:
         try:
             if self._store is not None:
                 await self._store.consider(message.hints)
-            request = granted(self._models.permissions.grants, message)
+            request = self.calls.proved(message.request, message.approved)
             await self._model(message.model).respond(request, stream, stream.source.token)
         except LanguageModelError as error:
             held = error.__cause__

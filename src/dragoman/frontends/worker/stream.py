@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 from dragoman.fleet.messages import BATCH_FORM, Batch, PendingMessage, RequestMessage, StreamEnd
 from dragoman.fleet.window import SendingWindow
-from dragoman.lm import CancellationSource, DataPart, Part, TextPart, ThinkingPart, ToolCallPart
+from dragoman.lm import CancellationSource, DataPart, Part, TextPart, ThinkingPart
 
 __all__ = ["WorkerStream"]
 
@@ -31,9 +31,9 @@ class WorkerStream:
         self,
         message: RequestMessage,
         send: Callable[[bytes], Awaitable[None]],
-        pending_of: Callable[[ToolCallPart], PendingMessage | None],
+        pending_of: Callable[[Sequence[Part]], tuple[PendingMessage, ...]],
     ) -> None:
-        """`pending_of`: the permission request behind a call, if it is one."""
+        """`pending_of`: the permission requests behind the calls among some parts."""
         self.id = message.stream
         self.gateway = message.gateway
         self.model = message.model
@@ -147,12 +147,11 @@ class WorkerStream:
         end = None
         if not self._parts:
             end, self._end = self._end, None
-        pending = (self._pending_of(part) for part in parts if isinstance(part, ToolCallPart))
         return Batch(
             self.id,
             self.window.number + 1,
             tuple(parts),
-            tuple(each for each in pending if each is not None),
+            self._pending_of(parts),
             end,
         )
 

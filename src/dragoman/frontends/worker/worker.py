@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from dragoman.fleet.connection import FleetConnection
+from dragoman.frontends.worker.conversation_service import served_conversations
+from dragoman.frontends.worker.question_service import QuestionService
 from dragoman.frontends.worker.serving import HintedStore, Lease, ServingWorker, WorkerLimits
 from dragoman.lm import LanguageModelError
 from dragoman.models import Models
@@ -81,7 +83,8 @@ class Worker(Generic[_L]):
             is_fenced = False
             try:
                 await serving.start()
-                is_fenced = await self._until_fenced_or_drained(lease, serving)
+                async with self._people(lease, opened.models, serving):
+                    is_fenced = await self._until_fenced_or_drained(lease, serving)
             finally:
                 self.serving = None
                 if is_fenced:
@@ -90,6 +93,26 @@ class Worker(Generic[_L]):
                 await serving.stop(_stopped(lease.node))
                 await self._close(opened.models, is_fenced=is_fenced)
         return not is_fenced
+
+    @asynccontextmanager
+    async def _people(self, lease: Lease, models: Models, serving: ServingWorker) -> AsyncIterator[None]:
+        """Let people at gateways answer questions, and see and stop conversations."""
+
+        async def release(journal: str) -> None:
+            if models.journals.store is not None:
+                await models.journals.store.release(journal)
+
+        async with (
+            QuestionService.serving(
+                self._connection,
+                lease.node,
+                models.permissions,
+                serving.calls,
+                may_act=lambda: lease.seconds_left() > 0,
+            ),
+            served_conversations(self._connection, lease.node, models.conversations, release),
+        ):
+            yield
 
     async def _until_fenced_or_drained(self, lease: Lease, serving: ServingWorker) -> bool:
         fenced = asyncio.create_task(lease.fenced.wait())
