@@ -41,7 +41,7 @@ async def nats_server(folder: Path, config: str = "") -> AsyncIterator[str]:
         f'host: 127.0.0.1\nport: {port}\njetstream {{ store_dir: "{folder}/jetstream" }}\n{config}'
     )
     with (folder / "nats.log").open("wb") as log:
-        process = subprocess.Popen([PROGRAM, "-c", file], stdout=log, stderr=log)
+        process = subprocess.Popen([PROGRAM, "-c", file], stdout=log, stderr=log)  # noqa: ASYNC220 - it takes a moment
         try:
             await wait_for_port(port)
             yield f"nats://127.0.0.1:{port}"

@@ -8,18 +8,27 @@ from __future__ import annotations
 import re
 
 __all__ = [
+    "ALL_QUESTIONS",
     "AUDIT",
+    "AUDIT_SUBJECTS",
     "BIDS",
     "GATEWAYS",
+    "GATEWAY_STATUS",
     "INDEX",
+    "INDEX_SUBJECTS",
     "JOURNALS",
+    "JOURNAL_SUBJECTS",
     "LEASES",
+    "LEASE_SUBJECTS",
     "NODES",
     "PRESENCE",
     "QUESTIONS",
     "RESPONSES",
+    "RESPONSE_SUBJECTS",
     "SECRETS",
+    "SECRET_SUBJECTS",
     "SNAPSHOTS",
+    "SNAPSHOT_SUBJECTS",
     "STATUS",
     "bids_subject",
     "decisions_subject",
@@ -46,10 +55,13 @@ SECRETS, SECRET_SUBJECTS = "DRAGOMAN_SECRETS", "dg.k"
 NODES = "dg.node"
 GATEWAYS = "dg.gate"
 BIDS = "dg.bid"
-# Every node answers a request here with its status.
+# Every worker answers a request here with its status, and every gateway one there. Gateways ask workers, so they do not
+# listen at the same subject (`credentials`).
 STATUS = "dg.status"
-# Workers publish questions for the console. A request at `dg.question.all` gets all that wait.
+GATEWAY_STATUS = "dg.status.gateway"
+# Workers publish questions for the console at `dg.question.NAME`. A request for all of them gets all that wait.
 QUESTIONS = "dg.question"
+ALL_QUESTIONS = "dg.question.all"
 # Gateways publish whether a person can be reached.
 PRESENCE = "dg.present"
 
