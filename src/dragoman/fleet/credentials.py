@@ -25,6 +25,7 @@ from dragoman.fleet.subjects import (
     JOURNALS,
     LEASE_SUBJECTS,
     LEASES,
+    NEWS,
     NODES,
     PRESENCE,
     QUESTIONS,
@@ -35,8 +36,12 @@ from dragoman.fleet.subjects import (
     SNAPSHOT_SUBJECTS,
     SNAPSHOTS,
     STATUS,
+    decisions_subject,
+    drain_subject,
     operations_subject,
     parts_subject,
+    requests_subject,
+    streams_subject,
 )
 
 __all__ = ["ROLES", "FleetKeys", "FleetRole", "Permissions", "permissions"]
@@ -61,16 +66,13 @@ class Permissions:
 
     publish: tuple[str, ...]
     subscribe: tuple[str, ...]
-    # Of these: what is forbidden all the same.
-    publish_not: tuple[str, ...] = ()
-    subscribe_not: tuple[str, ...] = ()
 
     def claims(self) -> dict[str, object]:
         """As the claims of a user say it, with the right to answer what it hears."""
         return {
             "type": "user",
-            "pub": {"allow": self.publish, "deny": self.publish_not},
-            "sub": {"allow": self.subscribe, "deny": self.subscribe_not},
+            "pub": {"allow": self.publish},
+            "sub": {"allow": self.subscribe},
             "resp": {"max": _MOST_ANSWERS, "ttl": _ANSWER_NANOSECONDS},
             "subs": _NO_LIMIT,
             "data": _NO_LIMIT,
@@ -84,27 +86,29 @@ def permissions(role: FleetRole, name: str) -> Permissions:
     match role:
         case "admin":
             return Permissions(
-                (f"{_API}.>", STATUS, GATEWAY_STATUS, operations_subject("*")),
+                (f"{_API}.>", STATUS, GATEWAY_STATUS, drain_subject("*")),
                 (inbox,),
             )
         case "worker":
             return Permissions(
                 (
                     parts_subject("*"),
-                    f"{QUESTIONS}.*",
+                    f"{QUESTIONS}.{name}.>",
                     *_written(JOURNAL_SUBJECTS, SNAPSHOT_SUBJECTS, INDEX_SUBJECTS, AUDIT_SUBJECTS),
                     *_written(SECRET_SUBJECTS),
                     f"{LEASE_SUBJECTS}.{name}",
                     *_read(JOURNALS, SNAPSHOTS, INDEX, LEASES, SECRETS),
                     *_erased(JOURNALS, SNAPSHOTS, INDEX),
                 ),
-                (f"{NODES}.{name}.>", f"{BIDS}.>", STATUS, ALL_QUESTIONS, PRESENCE, inbox),
-                publish_not=(ALL_QUESTIONS,),
+                (f"{NODES}.{name}.>", f"{BIDS}.>", STATUS, ALL_QUESTIONS, PRESENCE, f"{NEWS}.>", inbox),
             )
         case "gateway":
             return Permissions(
                 (
-                    f"{NODES}.>",
+                    requests_subject("*"),
+                    streams_subject("*"),
+                    decisions_subject("*"),
+                    operations_subject("*"),
                     f"{BIDS}.>",
                     STATUS,
                     ALL_QUESTIONS,
@@ -115,8 +119,7 @@ def permissions(role: FleetRole, name: str) -> Permissions:
                     *_read(JOURNALS, SNAPSHOTS, INDEX, LEASES, RESPONSES, AUDIT),
                     *_erased(JOURNALS, SNAPSHOTS, INDEX, RESPONSES),
                 ),
-                (parts_subject(name), f"{QUESTIONS}.*", GATEWAY_STATUS, inbox),
-                subscribe_not=(ALL_QUESTIONS,),
+                (parts_subject(name), f"{QUESTIONS}.*.>", GATEWAY_STATUS, f"{NEWS}.>", inbox),
             )
 
 
@@ -186,7 +189,7 @@ class FleetKeys:
     def credentials(self, role: FleetRole, name: str) -> Credentials:
         """New ones for the node with this name."""
         user = KeyPair.new("user")
-        claims = permissions(role, name).claims()
+        claims = {**permissions(role, name).claims(), "tags": [role]}
         return Credentials(signed_claims(self.account, user, name, claims), user)
 
     def _account(self, name: str, key: KeyPair) -> str:

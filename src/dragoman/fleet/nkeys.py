@@ -88,12 +88,24 @@ class Credentials:
     @property
     def name(self) -> str:
         """Of the node that they are for. Raises `CredentialsError`."""
+        return str(self._claims().get("name", ""))
+
+    @property
+    def role(self) -> str:
+        """Of the node, as its tag says. Raises `CredentialsError`."""
+        match self._claims().get("nats"):
+            case {"tags": [str(role), *_]}:
+                return role
+        return ""
+
+    def _claims(self) -> dict[str, object]:
+        """What the JWT says. Only a server can know whether it is true."""
         try:
             body = self.jwt.split(".")[1]
             claims: object = json.loads(base64.urlsafe_b64decode(body + "=" * (-len(body) % 4)))
         except (IndexError, ValueError) as error:
             raise CredentialsError("The JWT in the credentials is damaged.") from error
-        return str(claims.get("name", "")) if isinstance(claims, dict) else ""
+        return claims if isinstance(claims, dict) else {}
 
     def text(self) -> str:
         """The content of a `.creds` file."""

@@ -20,6 +20,7 @@ __all__ = [
     "JOURNAL_SUBJECTS",
     "LEASES",
     "LEASE_SUBJECTS",
+    "NEWS",
     "NODES",
     "PRESENCE",
     "QUESTIONS",
@@ -32,6 +33,7 @@ __all__ = [
     "STATUS",
     "bids_subject",
     "decisions_subject",
+    "drain_subject",
     "is_node_name",
     "operations_subject",
     "parts_subject",
@@ -55,11 +57,14 @@ SECRETS, SECRET_SUBJECTS = "DRAGOMAN_SECRETS", "dg.k"
 NODES = "dg.node"
 GATEWAYS = "dg.gate"
 BIDS = "dg.bid"
+# The server publishes here, after it has stored a message of a journal: `dg.news.ID`, the headers only.
+NEWS = "dg.news"
 # Every worker answers a request here with its status, and every gateway one there. Gateways ask workers, so they do not
 # listen at the same subject (`credentials`).
 STATUS = "dg.status"
 GATEWAY_STATUS = "dg.status.gateway"
-# Workers publish questions for the console at `dg.question.NAME`. A request for all of them gets all that wait.
+# Workers publish questions for the console below `dg.question.NAME`. A message at `dg.question.all` makes them publish all
+# that wait.
 QUESTIONS = "dg.question"
 ALL_QUESTIONS = "dg.question.all"
 # Gateways publish whether a person can be reached.
@@ -98,8 +103,13 @@ def decisions_subject(worker: str) -> str:
 
 
 def operations_subject(worker: str) -> str:
-    """What an operator or a console asks of a worker: drain, stop a turn, park an agent."""
+    """What a console asks of a worker: stop a turn, park an agent."""
     return f"{NODES}.{worker}.operate"
+
+
+def drain_subject(worker: str) -> str:
+    """An operator asks a worker to end when what is under way is done."""
+    return f"{NODES}.{worker}.drain"
 
 
 def parts_subject(gateway: str) -> str:
