@@ -192,6 +192,12 @@ class FleetKeys:
         claims = {**permissions(role, name).claims(), "tags": [role]}
         return Credentials(signed_claims(self.account, user, name, claims), user)
 
+    def system_credentials(self, name: str) -> Credentials:
+        """New ones that can ask the servers about themselves, and nothing else."""
+        user = KeyPair.new("user")
+        claims = Permissions(("$SYS.REQ.SERVER.PING.>",), (f"_INBOX.{name}.>",)).claims()
+        return Credentials(signed_claims(self.system, user, name, claims), user)
+
     def _account(self, name: str, key: KeyPair) -> str:
         storage = _NO_LIMIT if key is self.account else 0
         limits = dict.fromkeys(_ACCOUNT_LIMITS, _NO_LIMIT) | dict.fromkeys(_STORAGE_LIMITS, storage)

@@ -33,8 +33,13 @@ class FleetFolder:
         self.path = state_dir / "fleet"
         # What the configuration of a server includes.
         self.accounts_file = self.path / "accounts.conf"
+        self._keys_file = self.path / "keys"
         # Where the server of `dragoman fleet up` is, or was the last time.
         self.url_file = self.path / "url"
+
+    @property
+    def has_keys(self) -> bool:
+        return self._keys_file.exists()
 
     @property
     def url(self) -> str | None:
@@ -49,7 +54,7 @@ class FleetFolder:
     def keys(self) -> FleetKeys:
         """The keys; made the first time, together with the accounts for servers. Raises `FleetUnavailable` or `OSError`."""
         self._make()
-        file = self.path / "keys"
+        file = self._keys_file
         with self._locked("keys.lock"):
             try:
                 return FleetKeys.read(file.read_text("utf-8"))
