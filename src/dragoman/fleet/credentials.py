@@ -66,12 +66,14 @@ class Permissions:
 
     publish: tuple[str, ...]
     subscribe: tuple[str, ...]
+    # Of `publish`: what is forbidden all the same.
+    publish_not: tuple[str, ...] = ()
 
     def claims(self) -> dict[str, object]:
         """As the claims of a user say it, with the right to answer what it hears."""
         return {
             "type": "user",
-            "pub": {"allow": self.publish},
+            "pub": {"allow": self.publish, "deny": self.publish_not},
             "sub": {"allow": self.subscribe},
             "resp": {"max": _MOST_ANSWERS, "ttl": _ANSWER_NANOSECONDS},
             "subs": _NO_LIMIT,
@@ -103,6 +105,7 @@ def permissions(role: FleetRole, name: str) -> Permissions:
                 (f"{NODES}.{name}.>", f"{BIDS}.>", STATUS, ALL_QUESTIONS, PRESENCE, f"{NEWS}.>", inbox),
             )
         case "gateway":
+            own = parts_subject(name)
             return Permissions(
                 (
                     requests_subject("*"),
@@ -113,13 +116,16 @@ def permissions(role: FleetRole, name: str) -> Permissions:
                     STATUS,
                     ALL_QUESTIONS,
                     PRESENCE,
+                    # Cancellations of background responses, at other gateways.
+                    f"{parts_subject('*')}.>",
                     *_written(JOURNAL_SUBJECTS, SNAPSHOT_SUBJECTS, INDEX_SUBJECTS, AUDIT_SUBJECTS),
                     *_written(RESPONSE_SUBJECTS),
                     f"{LEASE_SUBJECTS}.{name}",
                     *_read(JOURNALS, SNAPSHOTS, INDEX, LEASES, RESPONSES, AUDIT),
                     *_erased(JOURNALS, SNAPSHOTS, INDEX, RESPONSES),
                 ),
-                (parts_subject(name), f"{QUESTIONS}.*.>", GATEWAY_STATUS, f"{NEWS}.>", inbox),
+                (own, f"{own}.>", f"{QUESTIONS}.*.>", GATEWAY_STATUS, f"{NEWS}.>", inbox),
+                publish_not=(f"{own}.>",),
             )
 
 
