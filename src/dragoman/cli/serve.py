@@ -43,6 +43,8 @@ def run(arguments: Namespace, context: CommandContext) -> int:
         raise UsageError(
             f"on {settings.host} other machines can connect: add `api_keys` to [serve] in the configuration, or a [keys.NAME]."
         )
+    if arguments.name is not None and not config.fleet.urls:
+        raise UsageError("--name is for a gateway of a fleet: [fleet] in the configuration has no `url`.")
     config = context.offered(config)
     gate = AccessCheck(keys, settings.cors_origins)
     if not config.console.enabled and (arguments.open or arguments.pairing_code):

@@ -133,6 +133,7 @@ def load(path: Path | None, agents: Collection[str] = (), *, only_found: bool = 
         serve=tables.serve,
         console=tables.console,
         keys=tables.keys,
+        fleet=tables.fleet,
         source=source,
     )
 

@@ -38,6 +38,8 @@ _MOST_BYTES = 256 * 1024 * 1024
 _MOST_PARTIAL = 64
 _NO_RESPONDERS = "503"
 _CONNECT_SECONDS = 5
+# Between two attempts at the same server; another one is tried at once.
+_RECONNECT_SECONDS = 0.25
 # What is sent while the connection is down waits here, and is sent when it is up again. Streams repeat what was lost, so
 # little needs to wait.
 _PENDING_BYTES = 8 * 1024 * 1024
@@ -125,8 +127,17 @@ class FleetConnection:
                 for notify in each.on_reconnect:
                     notify()
 
+        failures: list[str] = []
+
         async def failed(error: Exception) -> None:
-            _log.warning("NATS: %s", _words(error))
+            words = _words(error)
+            if not opened and len(failures) + 1 >= len(urls):
+                # The client would try for ever. Each server had its chance.
+                raise FleetUnavailable(f"NATS at {', '.join(urls)} cannot be reached: {words}.") from error
+            if not failures or failures[-1] != words:
+                _log.warning("NATS: %s", words)
+            failures.append(words)
+            del failures[: -len(urls)]
 
         jwt, sign = _callbacks(credentials)
         client = Client()
@@ -149,8 +160,13 @@ class FleetConnection:
                 signature_cb=sign,
             )
         except (nats.errors.Error, OSError, ValueError, TimeoutError) as error:
-            where = ", ".join(urls)
-            raise FleetUnavailable(f"NATS at {where} cannot be reached: {_words(error)}.") from error
+            raise FleetUnavailable(
+                f"NATS at {', '.join(urls)} cannot be reached: {_words(error)}."
+            ) from error
+        except FleetUnavailable:
+            await client.close()
+            raise
+        client.options["reconnect_time_wait"] = _RECONNECT_SECONDS
         connection = cls(client, name)
         opened.append(connection)
         try:
@@ -168,9 +184,16 @@ class FleetConnection:
         """How many bytes one message can have, beside its headers."""
         return self._client.max_payload - _HEADER_BYTES
 
+    @property
+    def server_version(self) -> tuple[int, int]:
+        version = self._client.connected_server_version
+        return version.major, version.minor
+
     async def flush(self) -> None:
         """Wait until the server has what was published so far. Raises `FleetUnavailable`."""
         try:
+            # The library's ping overtakes what is not written yet, and has it written. The second follows it.
+            await self._client.flush()
             await self._client.flush()
         except (nats.errors.Error, OSError, TimeoutError) as error:
             raise _unavailable(error) from error
@@ -204,12 +227,18 @@ class FleetConnection:
             raise _unavailable(error) from error
 
     async def subscribe(
-        self, subject: str, handle: Callable[[Received], Awaitable[None]]
+        self, subject: str, handle: Callable[[Received], Awaitable[None]], *, takes_stored: bool = False
     ) -> Callable[[], Awaitable[None]]:
-        """Call a function with each message, one after the other. Returns a function that ends that."""
+        """Call a function with each message, one after the other. Returns a function that ends that.
+
+        `takes_stored`: also messages that the server itself sends out of a stream.
+        """
         joiner = _Joiner()
 
         async def take(message: Msg) -> None:
+            if not takes_stored and _is_sent_by_jetstream(message):
+                _log.warning("a message at %s came out of a stream, and is ignored", message.subject)
+                return
             whole = joiner.take(message)
             if whole is None:
                 return
@@ -339,6 +368,15 @@ class FleetConnection:
 
         await self._client.subscribe(f"{self._inbox}.*", cb=answered)
         await self._client.flush()
+
+
+def _is_sent_by_jetstream(message: Msg) -> bool:
+    """Whether the server sent it for somebody who may not.
+
+    Who may read a stream can name any subject for the answer, and what is in the stream may be theirs. Such an answer has
+    headers that the server adds, or a subject for an acknowledgement. Messages of nodes have neither.
+    """
+    return bool((message.headers or {}).keys() - {_PIECES}) or message.reply.startswith("$JS.")
 
 
 def _callbacks(

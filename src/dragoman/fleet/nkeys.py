@@ -43,19 +43,19 @@ class KeyPair:
         return cls(role, SigningKey.generate())
 
     @classmethod
-    def of_user_seed(cls, seed: str) -> KeyPair:
-        """The key of a user. Raises `CredentialsError`."""
+    def of_seed(cls, role: KeyRole, seed: str) -> KeyPair:
+        """The key of this role. Raises `CredentialsError`."""
         try:
             raw = base64.b32decode(seed + "=" * (-len(seed) % 8))
         except binascii.Error as error:
-            raise CredentialsError("The seed in the credentials is damaged.") from error
+            raise CredentialsError("The seed is damaged.") from error
         is_whole = len(raw) == 36 and _checksum(raw[:-2]) == raw[-2:]  # noqa: PLR2004 - two of prefix, 32, two of checksum
         if not is_whole or (raw[0] & 0xF8, (raw[0] & 7) << 5 | (raw[1] & 0xF8) >> 3) != (
             _SEED,
-            _PREFIXES["user"],
+            _PREFIXES[role],
         ):
-            raise CredentialsError("The seed in the credentials is damaged, or of no user.")
-        return cls("user", SigningKey(raw[2:-2]))
+            raise CredentialsError(f"The seed is damaged, or of no {role}.")
+        return cls(role, SigningKey(raw[2:-2]))
 
     @property
     def public(self) -> str:
@@ -83,7 +83,29 @@ class Credentials:
         jwt, seed = _JWT_BLOCK.search(text), _SEED_BLOCK.search(text)
         if jwt is None or seed is None:
             raise CredentialsError("It has no credentials of NATS: a JWT and a seed, each in its block.")
-        return cls(jwt[1], KeyPair.of_user_seed(seed[1]))
+        return cls(jwt[1], KeyPair.of_seed("user", seed[1]))
+
+    @property
+    def name(self) -> str:
+        """Of the node that they are for. Raises `CredentialsError`."""
+        return str(self._claims().get("name", ""))
+
+    @property
+    def role(self) -> str:
+        """Of the node, as its tag says. Raises `CredentialsError`."""
+        match self._claims().get("nats"):
+            case {"tags": [str(role), *_]}:
+                return role
+        return ""
+
+    def _claims(self) -> dict[str, object]:
+        """What the JWT says. Only a server can know whether it is true."""
+        try:
+            body = self.jwt.split(".")[1]
+            claims: object = json.loads(base64.urlsafe_b64decode(body + "=" * (-len(body) % 4)))
+        except (IndexError, ValueError) as error:
+            raise CredentialsError("The JWT in the credentials is damaged.") from error
+        return claims if isinstance(claims, dict) else {}
 
     def text(self) -> str:
         """The content of a `.creds` file."""

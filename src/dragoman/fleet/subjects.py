@@ -8,23 +8,33 @@ from __future__ import annotations
 import re
 
 __all__ = [
+    "ALL_QUESTIONS",
     "AUDIT",
+    "AUDIT_SUBJECTS",
     "BIDS",
     "GATEWAYS",
+    "GATEWAY_STATUS",
     "INDEX",
+    "INDEX_SUBJECTS",
     "JOURNALS",
+    "JOURNAL_SUBJECTS",
     "LEASES",
+    "LEASE_SUBJECTS",
     "NEWS",
     "NODES",
     "PRESENCE",
     "QUESTIONS",
     "RESPONSES",
+    "RESPONSE_SUBJECTS",
     "SECRETS",
+    "SECRET_SUBJECTS",
     "SNAPSHOTS",
+    "SNAPSHOT_SUBJECTS",
     "STATUS",
     "bids_subject",
     "cancels_subject",
     "decisions_subject",
+    "drain_subject",
     "is_node_name",
     "operations_subject",
     "parts_subject",
@@ -50,10 +60,14 @@ GATEWAYS = "dg.gate"
 BIDS = "dg.bid"
 # The server publishes here, after it has stored a message of a journal: `dg.news.ID`, the headers only.
 NEWS = "dg.news"
-# Every node answers a request here with its status.
+# Every worker answers a request here with its status, and every gateway one there. Gateways ask workers, so they do not
+# listen at the same subject (`credentials`).
 STATUS = "dg.status"
-# Workers publish questions for the console. A request at `dg.question.all` gets all that wait.
+GATEWAY_STATUS = "dg.status.gateway"
+# Workers publish questions for the console below `dg.question.NAME`. A message at `dg.question.all` makes them publish all
+# that wait.
 QUESTIONS = "dg.question"
+ALL_QUESTIONS = "dg.question.all"
 # Gateways publish whether a person can be reached.
 PRESENCE = "dg.present"
 
@@ -90,8 +104,13 @@ def decisions_subject(worker: str) -> str:
 
 
 def operations_subject(worker: str) -> str:
-    """What an operator or a console asks of a worker: drain, stop a turn, park an agent."""
+    """What a console asks of a worker: stop a turn, park an agent."""
     return f"{NODES}.{worker}.operate"
+
+
+def drain_subject(worker: str) -> str:
+    """An operator asks a worker to end when what is under way is done."""
+    return f"{NODES}.{worker}.drain"
 
 
 def parts_subject(gateway: str) -> str:

@@ -31,7 +31,7 @@ __all__ = [
 _log = logging.getLogger(__name__)
 
 # In the state folder. What agents are installed there is the user's.
-_STATE_FILES = ("dragoman.db", "dragoman.db-wal", "dragoman.db-shm", "run", "agreed", "agents")
+_STATE_FILES = ("dragoman.db", "dragoman.db-wal", "dragoman.db-shm", "run", "agreed", "agents", "fleet")
 
 
 def journals_of(
