@@ -147,22 +147,48 @@ class NodeLease:
         *,
         times: LeaseTimes | None = None,
         clock: Callable[[], float] = boot_seconds,
+        lives_on: bool = False,
     ) -> AsyncIterator[NodeLease]:
         """Acquire the lease of a name, renew it in the background, and give it back at the end of the block.
 
         Raises `NameTaken` or `FleetUnavailable`. If a node of this name ended without giving it back, this waits until its
-        lease ends.
+        lease ends. A node that `lives_on` begins another incarnation after a fence: one that has nothing to end first.
         """
         lease = cls(connection, node, role, times or LeaseTimes(), clock)
         await lease._acquire()
-        tasks = [asyncio.create_task(lease._renew()), asyncio.create_task(lease._watch())]
+        task = asyncio.create_task(lease._live_on() if lives_on else lease._live())
         try:
             yield lease
         finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
             await lease._release()
+
+    async def _live(self) -> None:
+        """Renew the lease until the fence."""
+        renewing = asyncio.create_task(self._renew())
+        try:
+            await self._watch()
+        finally:
+            renewing.cancel()
+            await asyncio.wait({renewing})
+
+    async def _live_on(self) -> None:
+        while True:
+            await self._live()
+            await self._release()
+            self.incarnation = secrets.token_hex(8)
+            self._record = LeaseRecord(self.incarnation, self._record.role, self._record.host)
+            is_acquired = False
+            while not is_acquired:
+                try:
+                    await self._acquire()
+                    is_acquired = True
+                except (FleetUnavailable, NoAnswer, NameTaken) as error:
+                    _log.warning("%s has no lease: %s", self.node, error)
+                    await asyncio.sleep(self._times.renew)
+            self.fenced.clear()
+            _log.info("%s begins again", self.node)
 
     def seconds_left(self) -> float:
         """Until the fence. 0: it is fenced."""

@@ -195,7 +195,7 @@ class Fleet:
         except JournalStoreError as error:
             _log.warning("the owner of conversation %s is not known: %s", conversation, error)
             return None
-        return place.owner or None if place is not None and place.is_alive else None
+        return place.owner or None if place is not None and place.is_live else None
 
     async def close(self) -> None:
         tasks = [each.pinging for each in self._peers.values()] + [self._refreshing]
