@@ -45,7 +45,14 @@ async def test_a_check_that_fails_says_so() -> None:
     assert await schema_fault(_form(pattern="a")) == "its check failed"
 
 
-@pytest.mark.parametrize("keyword", [{"pattern": "^b+$"}, {"uniqueItems": True}, {"enum": ["bbb", [1, 2]]}])
+@pytest.mark.parametrize(
+    "keyword",
+    [
+        {"pattern": "^b+$"},
+        pytest.param({"uniqueItems": True}, marks=pytest.mark.long),
+        pytest.param({"enum": ["bbb", [1, 2]]}, marks=pytest.mark.long),
+    ],
+)
 async def test_a_check_in_a_process_has_the_same_result(keyword: JsonObject) -> None:
     form = _form(**keyword)
     for text in ('"bbb"', '"abc"', "[1, 1]", "[1, 2]", "none"):

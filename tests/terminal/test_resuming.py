@@ -97,6 +97,7 @@ def test_j5_a_chat_is_continued_after_kill_9_and_shows_what_was_said(folder: Fol
     ]
 
 
+@pytest.mark.long
 def test_j5_killed_at_a_question_the_chat_goes_on_and_nothing_was_done(folder: Folder) -> None:
     folder.script(*_WRITING, _ECHO)
     chat = folder.chat()
@@ -318,6 +319,7 @@ def test_the_list_to_choose_from_marks_what_is_open_and_ends_with_ctrl_c(folder:
     assert other.wait_end() == 130
 
 
+@pytest.mark.long
 def test_an_agents_journal_that_cannot_be_read_does_not_prevent_continuing(folder: Folder) -> None:
     _agent(folder)
     folder.run("-p", "!history")
@@ -348,6 +350,7 @@ def _wait_stored(folder: Folder, pattern: str) -> None:
         time.sleep(_LOOK_SECONDS)
 
 
+@pytest.mark.long
 def test_j5_killed_while_an_allowed_command_runs_it_does_not_say_that_it_is_not_done(folder: Folder) -> None:
     _agent(folder)
     chat = folder.chat()
