@@ -59,7 +59,7 @@ def _run_here() -> set[str]:
 
 
 def _in_ci() -> set[str]:
-    stages = re.findall(r"^(?:beside )?(?:stage|retry) ([a-z -]+)$", _CI, re.MULTILINE)
+    stages = re.findall(r"^(?:stage|retry|beside) ([a-z -]+)$", _CI, re.MULTILINE)
     return {target for each in stages for target in each.split()}
 
 
