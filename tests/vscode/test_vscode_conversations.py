@@ -34,6 +34,7 @@ async def test_a_conversation_is_listed_and_shown(tmp_path: Path) -> None:
         assert (other["id"], other["keepsMemory"]) == (row["id"], False)
 
 
+@pytest.mark.long
 async def test_a_conversation_goes_on_after_a_restart_with_the_agents_memory(tmp_path: Path) -> None:
     async with editor_in(tmp_path, resume=True) as (editor, _):
         await Chat(editor, "fake").say(prompt(["say", "It is white."]))
