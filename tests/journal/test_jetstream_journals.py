@@ -476,18 +476,18 @@ async def test_j1_what_was_acknowledged_survives_kills_of_the_server(tmp_path: P
             lease = await stack.enter_async_context(NodeLease.held(connection, "w1", "worker"))
             store = JetStreamJournals(connection, lease)
             head, sent = await store.append("one", 0, stamped(started())), 0
-            for _ in range(3):
-                target = sent + 40
-                while sent < target:
-                    if sent == target - 20:
-                        asyncio.get_running_loop().call_later(0.002, server.kill)
-                    try:
-                        head = await store.append("one", head, stamped(SessionChanged(f"s{sent}")))
-                        sent += 1
-                    except JournalStoreError:
-                        server.kill()
-                        await server.start()
-                        await _connected(connection)
+            kills = {20, 60, 100}
+            while sent < 120:
+                if sent in kills:
+                    kills.discard(sent)
+                    asyncio.get_running_loop().call_later(0.002, server.kill)
+                try:
+                    head = await store.append("one", head, stamped(SessionChanged(f"s{sent}")))
+                    sent += 1
+                except JournalStoreError:
+                    server.kill()
+                    await server.start()
+                    await _connected(connection)
             entries = await store.read("one")
             assert _sessions(entries) == [f"s{number}" for number in range(sent)]
             assert [entry.sequence for entry in entries] == list(range(1, head + 1))
