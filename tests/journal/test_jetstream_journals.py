@@ -473,7 +473,8 @@ async def test_j1_what_was_acknowledged_survives_kills_of_the_server(tmp_path: P
                 FleetConnection.open((f"nats://127.0.0.1:{server.port}",), "w1")
             )
             await make_streams(connection, 1, None)
-            lease = await stack.enter_async_context(NodeLease.held(connection, "w1", "worker"))
+            long = LeaseTimes(lease=3_600, renew=4, fence=3_500)
+            lease = await stack.enter_async_context(NodeLease.held(connection, "w1", "worker", times=long))
             store = JetStreamJournals(connection, lease)
             head, sent = await store.append("one", 0, stamped(started())), 0
             kills = {20, 60, 100}
@@ -485,6 +486,7 @@ async def test_j1_what_was_acknowledged_survives_kills_of_the_server(tmp_path: P
                     head = await store.append("one", head, stamped(SessionChanged(f"s{sent}")))
                     sent += 1
                 except JournalStoreError:
+                    assert lease.seconds_left() > 0
                     server.kill()
                     await server.start()
                     await _connected(connection)
