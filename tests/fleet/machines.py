@@ -80,6 +80,12 @@ class RunningWorker:
         assert self.worker.serving is not None
         return self.worker.serving.status().streams
 
+    @property
+    def served_requests(self) -> int:
+        """How many requests it has accepted in this life."""
+        assert self.worker.serving is not None
+        return self.worker.serving.accepted
+
     async def drained(self) -> None:
         self.worker.drain()
         await soon(self.task)

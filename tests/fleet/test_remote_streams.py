@@ -22,6 +22,7 @@ from dragoman.lm import (
     LanguageModelError,
     Request,
     TextPart,
+    assistant,
     user,
 )
 from dragoman.lm.parts import CONVERSATION
@@ -338,3 +339,65 @@ class _Approving:
             for each in self.seen
             if self.approves and each.call_id in results
         )
+
+
+async def test_a_worker_that_finds_another_owner_sends_the_request_there(room: Machines) -> None:
+    one, two = room.folder / "one", room.folder / "two"
+    bids: list[bool] = []
+
+    def is_lost(subject: str, _: bytes) -> bool:
+        return bool(bids) and subject.startswith("_INBOX")
+
+    first = await room.worker("w1", wrapped=losing(is_lost), fake=fake(one))
+    # It has no store, so it does not know who owns what.
+    chat = room.chat(await room.gateway(has_store=False), "fake")
+    [call] = (await chat.do(["call", "look", {}], ["say", "Looked."])).message().calls
+    second = await room.worker("w2", fake=fake(two))
+    bids.append(True)
+    going = chat.begin(user(result(call, "seen")))
+    await soon(until(lambda: second.served_requests))
+    bids.clear()
+    assert (await going.end()).text.endswith("Looked.")
+    assert not second.models.conversations()
+    assert len(first.models.conversations()) == 1
+
+
+async def test_a_conversation_without_markers_is_found_by_its_history(room: Machines) -> None:
+    one, two = room.folder / "one", room.folder / "two"
+    first = await room.worker("w1", fake=fake(one))
+    gateway = await room.gateway()
+    chat = room.chat(gateway, "fake")
+    await chat.do(["say", "First."])
+    await first.drained()
+    second = await room.worker("w2", fake=fake(two))
+    # A plain client sends back nothing but text.
+    chat.history = [user(chat.history[0].text), assistant("First.")]
+    await chat.echo()
+    [conversation] = second.models.conversations()
+    assert len(conversation.journal.record.replies) == 2  # type: ignore[attr-defined]
+
+
+async def test_only_workers_with_the_labels_of_a_model_get_its_requests(room: Machines) -> None:
+    for name, label in (("w1", "small"), ("w2", "big")):
+        story = script(room.folder, {"do": [{"say": f"I am {label}."}]})
+        await room.worker(name, WorkerLimits(labels=(label,)), story=story)
+    config = Config(
+        models={
+            "big": FleetModel(model="story", labels=("big",)),
+            "huge": FleetModel(model="story", labels=("huge",)),
+        },
+        fleet=FleetConfig(url=room.url),
+    )
+    models = Models(config)
+    room.stack.push_async_callback(models.close)
+    assert (await Chat(models.get("big"), room.folder).say("who?")).text == "I am big."
+    with pytest.raises(LanguageModelError, match="huge"):
+        await Chat(models.get("huge"), room.folder).say("who?")
+
+
+async def test_a_request_with_a_large_picture_and_half_a_character_arrives(room: Machines) -> None:
+    await room.worker("w1", fake=fake(room.folder / "agent", images=True))
+    chat = room.chat(await room.gateway(), "fake")
+    picture = DataPart.image(bytes(3_000_000), "image/png")
+    heard = await chat.begin(user(picture, "look \ud800 here")).end()
+    assert "here" in heard.text

@@ -33,8 +33,8 @@ from dragoman.fleet.messages import (
     BidRequest,
     Cancel,
     Delivered,
-    ModelStatus,
     NodeStatus,
+    OfferedModel,
     Ping,
     RequestMessage,
     Resend,
@@ -51,7 +51,7 @@ from dragoman.fleet.subjects import (
 from dragoman.lm import LanguageModelError
 from dragoman.process.deadline import boot_seconds
 
-__all__ = ["Fleet", "HintStore", "JournalPlace", "Peer", "Unwilling", "died"]
+__all__ = ["Fleet", "HintStore", "KnownPlace", "Unwilling", "WorkerPeer", "died"]
 
 _log = logging.getLogger(__name__)
 
@@ -68,7 +68,7 @@ _REFRESH_SECONDS = 5.0
 _FORGET_SECONDS = 16.0
 
 
-class JournalPlace(Protocol):
+class KnownPlace(Protocol):
     """Where a journal is, as the store says it."""
 
     @property
@@ -90,7 +90,7 @@ class JournalPlace(Protocol):
 class HintStore(Protocol):
     """A store that knows where conversations are: `journal.jetstream`."""
 
-    async def place_of(self, journal: str) -> JournalPlace | None: ...
+    async def place_of(self, journal: str) -> KnownPlace | None: ...
 
     async def hinted(self, keys: Sequence[str]) -> list[str]:
         """The conversations under these keys of the index, those of earlier keys first."""
@@ -105,7 +105,7 @@ class Unwilling(Exception):
         self.error = error
 
 
-class Peer:
+class WorkerPeer:
     """One incarnation of a worker, with the streams from it."""
 
     def __init__(self, node: str, incarnation: str, validity: Validity) -> None:
@@ -141,7 +141,7 @@ class Fleet:
         self._connecting = asyncio.Lock()
         self._stack = AsyncExitStack()
         self._streams: dict[str, RemoteStream] = {}
-        self._peers: dict[tuple[str, str], Peer] = {}
+        self._peers: dict[tuple[str, str], WorkerPeer] = {}
         self._nodes: dict[str, tuple[float, NodeStatus]] = {}
         self._refreshing: asyncio.Task[None] | None = None
         # Called when the models that workers offer have changed.
@@ -191,7 +191,7 @@ class Fleet:
     # Which workers there are.
 
     @property
-    def offered(self) -> dict[str, ModelStatus]:
+    def offered(self) -> dict[str, OfferedModel]:
         """The models that workers offer, by their ids."""
         return {model.info.id: model for status in self.nodes for model in status.models}
 
@@ -260,7 +260,7 @@ class Fleet:
 
     # Streams.
 
-    async def open(self, node: str, message: RequestMessage) -> tuple[Peer, RemoteStream] | None:
+    async def open(self, node: str, message: RequestMessage) -> tuple[WorkerPeer, RemoteStream] | None:
         """Send a request to a worker. None: it has not got it, or does not answer. It does nothing before it is confirmed.
 
         Raises `Unwilling`, or the `LanguageModelError` with which the worker refuses.
@@ -288,7 +288,7 @@ class Fleet:
         key = node, accepted.incarnation
         peer = self._peers.get(key)
         if peer is None:
-            peer = self._peers[key] = Peer(*key, Validity.heard(sent_at, accepted.seconds_left))
+            peer = self._peers[key] = WorkerPeer(*key, Validity.heard(sent_at, accepted.seconds_left))
         peer.validity.extend(sent_at, accepted.seconds_left)
         if peer.validity.seconds_left(self.clock()) <= 0:
             return None
@@ -302,7 +302,7 @@ class Fleet:
     async def receipt(self, stream: RemoteStream) -> None:
         await self._say(stream.node, stream.receipt)
 
-    async def leave(self, peer: Peer, stream: RemoteStream, *, is_over: bool) -> None:
+    async def leave(self, peer: WorkerPeer, stream: RemoteStream, *, is_over: bool) -> None:
         """Forget a stream. If it is not over, its worker cancels it."""
         self._streams.pop(stream.id, None)
         peer.streams.pop(stream.id, None)
@@ -336,7 +336,7 @@ class Fleet:
                 peer.pinging.cancel()
             peer.pinging = asyncio.create_task(self._ping(peer))
 
-    async def _ping(self, peer: Peer) -> None:
+    async def _ping(self, peer: WorkerPeer) -> None:
         """Ping a worker while there are streams with it, and once more: then it knows that all are over."""
         is_last = False
         while not is_last:
@@ -356,7 +356,7 @@ class Fleet:
             await asyncio.sleep(max(min(sent_at + PING_SECONDS - self.clock(), left), 0.01))
         del self._peers[peer.node, peer.incarnation]
 
-    async def _compare(self, peer: Peer, sent_at: float, seconds: float) -> None:
+    async def _compare(self, peer: WorkerPeer, sent_at: float, seconds: float) -> None:
         connection = await self.connected()
         streams = tuple(peer.streams.values())
         had = {stream.id: stream.window.number for stream in streams}

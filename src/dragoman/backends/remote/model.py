@@ -16,13 +16,13 @@ from typing import Protocol
 import msgspec
 from msgspec.structs import replace
 
-from dragoman.backends.remote.fleet import Fleet, Peer, Unwilling, died
+from dragoman.backends.remote.fleet import Fleet, Unwilling, WorkerPeer, died
 from dragoman.backends.remote.stream import RemoteStream
 from dragoman.fleet.connection import FleetUnavailable, NoAnswer
 from dragoman.fleet.hints import hints_of
 from dragoman.fleet.lease import LEASE_SECONDS, find_lease
-from dragoman.fleet.messages import ApprovedCall, ModelStatus, PendingMessage, RequestMessage, StreamEnd
-from dragoman.fleet.placement import Choice, Place, choose
+from dragoman.fleet.messages import ApprovedCall, OfferedModel, PendingMessage, RequestMessage, StreamEnd
+from dragoman.fleet.placement import Place, WorkerChoice, choose
 from dragoman.lm import (
     CancellationError,
     CancellationToken,
@@ -98,14 +98,14 @@ class RemoteModel:
         # Which worker gave the last reply of each conversation.
         self._nodes: dict[str, str] = {}
         self._telling: set[asyncio.Task[None]] = set()
-        self._last_status: ModelStatus | None = None
+        self._last_status: OfferedModel | None = None
         self._on_offer: Callable[[], None] | None = None
         fleet.on_change.append(self._changed)
 
     # What it is.
 
     @property
-    def _status(self) -> ModelStatus | None:
+    def _status(self) -> OfferedModel | None:
         """What the workers say of it. If none is there, what they said last."""
         for node in self._fleet.nodes:
             if set(self._labels) <= set(node.labels):
@@ -231,7 +231,7 @@ class RemoteModel:
                 _log.warning("the index of conversations cannot be read: %s", error)
         return tuple(dict.fromkeys((*hints.named, *indexed)))[:_MOST_HINTS]
 
-    async def _opened(self, message: RequestMessage, owner: str) -> tuple[Peer, RemoteStream]:
+    async def _opened(self, message: RequestMessage, owner: str) -> tuple[WorkerPeer, RemoteStream]:
         """A stream with a worker that takes a request: with `owner`, if a worker has found that it owns the conversation."""
         if owner and (opened := await self._opened_by_owner(message, owner)) is not None:
             return opened
@@ -247,11 +247,13 @@ class RemoteModel:
                 raise self._nobody(choice, unwilling)
         return opened
 
-    async def _opened_by_owner(self, message: RequestMessage, owner: str) -> tuple[Peer, RemoteStream] | None:
+    async def _opened_by_owner(
+        self, message: RequestMessage, owner: str
+    ) -> tuple[WorkerPeer, RemoteStream] | None:
         """A stream with the owner. None: its lease has ended, and others may have the conversation."""
         loop = asyncio.get_running_loop()
         limit = loop.time() + _OWNER_SECONDS
-        choice = Choice((owner,))
+        choice = WorkerChoice((owner,))
         while loop.time() < limit:
             opened = await self._first(replace(message, is_moved=True), choice, {})
             if opened is not None:
@@ -263,8 +265,8 @@ class RemoteModel:
         raise died(owner)
 
     async def _first(
-        self, message: RequestMessage, choice: Choice, unwilling: dict[str, LanguageModelError]
-    ) -> tuple[Peer, RemoteStream] | None:
+        self, message: RequestMessage, choice: WorkerChoice, unwilling: dict[str, LanguageModelError]
+    ) -> tuple[WorkerPeer, RemoteStream] | None:
         """A stream with the first of these workers that takes the request."""
         for node in choice.nodes:
             if node not in unwilling:
@@ -295,7 +297,7 @@ class RemoteModel:
         except NoAnswer:
             return True
 
-    def _nobody(self, choice: Choice, unwilling: dict[str, LanguageModelError]) -> LanguageModelError:
+    def _nobody(self, choice: WorkerChoice, unwilling: dict[str, LanguageModelError]) -> LanguageModelError:
         waits = [error.retry_after for error in unwilling.values() if error.retry_after is not None]
         retry_after = choice.retry_after or min(waits, default=None)
         if retry_after is not None:
@@ -314,7 +316,7 @@ class RemoteModel:
             public="No machine for this model is there now. Try again later.",
         )
 
-    async def _take(self, peer: Peer, stream: RemoteStream, sink: Sink) -> StreamEnd:
+    async def _take(self, peer: WorkerPeer, stream: RemoteStream, sink: Sink) -> StreamEnd:
         """Report what arrives, until the end."""
         while True:
             batch, size = await stream.next()

@@ -31,8 +31,8 @@ from dragoman.fleet.messages import (
     Cancel,
     Delivered,
     ErrorMessage,
-    ModelStatus,
     NodeStatus,
+    OfferedModel,
     PendingMessage,
     Ping,
     Pong,
@@ -125,6 +125,8 @@ class ServingWorker:
         self._memory: tuple[float, int] = (-_MEMORY_SECONDS, 0)
         self._ticking: asyncio.Task[None] | None = None
         self.has_started = False
+        # How many requests it has accepted.
+        self.accepted = 0
         # Set when a stream has ended: a drain looks again.
         self._ended = asyncio.Event()
 
@@ -245,6 +247,7 @@ class ServingWorker:
 
         stream = WorkerStream(message, send, pending)
         self._streams[stream.id] = stream
+        self.accepted += 1
         self._heard[stream.gateway] = self._clock()
         task = asyncio.create_task(self._serve(stream, message))
         self._tasks.add(task)
@@ -402,7 +405,7 @@ class ServingWorker:
         for id_ in self._offered:
             offering, folder = models.offering(id_), models.folder(id_)
             described.append(
-                ModelStatus(
+                OfferedModel(
                     with_capability_tags(models.get(id_).info),
                     offering.offer if offering is not None else None,
                     models.conversing(id_) is not None,
