@@ -223,7 +223,8 @@ class RemoteModel:
         """The conversations that a request may belong to, the best evidence first."""
         hints = hints_of(request, self._remote_id)
         indexed: Iterable[str] = ()
-        if self._fleet.store is not None and hints.keys:
+        # An id in the request says more than the index does.
+        if self._fleet.store is not None and hints.keys and not hints.named:
             try:
                 indexed = await self._fleet.store.hinted(hints.keys)
             except JournalStoreError as error:

@@ -59,6 +59,8 @@ LISTENER_SECONDS = 16.0
 # Until a gateway confirms its request. It does so at once, and again with its next ping.
 _CONFIRM_SECONDS = 10.0
 _TICK_SECONDS = 1.0
+# For what is under way when the worker stops. After a fence there is not much time.
+_STOP_SECONDS = 1.0
 # How old the measured memory of agents may be.
 _MEMORY_SECONDS = 5.0
 _RETRY_SECONDS = 5.0
@@ -165,6 +167,8 @@ class ServingWorker:
             stream.give_up()
         for task in self._tasks:
             task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=_STOP_SECONDS)
 
     # What comes.
 
