@@ -285,6 +285,14 @@ async def test_a_model_that_a_worker_offers_later_is_in_the_list(room: Machines)
     await soon(until(lambda: [info.id for info in gateway.infos()] == ["story"]))
 
 
+async def test_a_gateway_knows_in_which_folder_an_agent_works(room: Machines) -> None:
+    folder = room.folder / "agent"
+    await room.worker("w1", fake=fake(folder), story=script(room.folder, {"do": [{"say": "hi"}]}))
+    gateway = await room.gateway()
+    assert gateway.folder("fake") == folder
+    assert gateway.folder("story") is None
+
+
 async def test_what_was_delivered_is_said_to_the_worker(room: Machines) -> None:
     running = await room.worker("w1", fake=fake(room.folder / "agent"))
     gateway = await room.gateway()

@@ -11,6 +11,7 @@ import asyncio
 import logging
 import secrets
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Protocol
 
 import msgspec
@@ -134,6 +135,12 @@ class RemoteModel:
             is_byok=True,
             is_user_selectable=True,
         )
+
+    @property
+    def folder(self) -> Path | None:
+        """The folder in which its agents work on the workers, unless a consumer has its own. None: it is no agent."""
+        status = self._status
+        return Path(status.folder) if status is not None and status.folder is not None else None
 
     def count_tokens(self, text: str | Message) -> int:
         return estimate_tokens(text)
