@@ -19,6 +19,7 @@ from dragoman.fleet.streams import make_streams
 from dragoman.frontends.http.app import build_app
 from dragoman.frontends.http.auth import AccessCheck
 from dragoman.frontends.http.service import HttpService
+from dragoman.journal.event import JournalStarted
 from dragoman.journal.jetstream.journals import JetStreamJournals
 from dragoman.journal.sqlite.journals import SqliteJournals
 from dragoman.journal.store import JournalStore
@@ -61,12 +62,15 @@ class Gateways:
     ) -> Site:
         """A gateway. One that hangs listens no longer. Only `a` lives, of those that share a state folder."""
         connection = await self._stack.enter_async_context(FleetConnection.open((self._url,), name))
-        cancels = GatewayCancels(connection)
+        cancels, responses = GatewayCancels(connection), JetStreamResponses(connection)
+        store = await self._journals(connection, name, times)
+        if isinstance(store, JetStreamJournals):
+            store.on_deleted = responses.delete_of
         service = HttpService(
             Held(m=GuardedModel(Provider(self.model))),
             Serve(),
-            JetStreamResponses(connection),
-            Journals(await self._journals(connection, name, times)),
+            responses,
+            Journals(store),
             gateways=cancels,
         )
         self._services.append(service)
@@ -298,3 +302,28 @@ async def test_a_gateway_that_does_not_stop_a_response_is_an_error_that_says_so(
         assert refused.status == 503
         assert "has not stopped it yet" in refused.error["message"]
     assert (await b.get(path)).response["status"] == "in_progress"
+
+
+@pytest.mark.parametrize("gateways", ["journals in jetstream"], indirect=True)
+async def test_with_an_agents_conversation_goes_what_clients_have_stored_of_it(
+    gateways: Gateways, pair: tuple[Site, Site], tmp_path: Path
+) -> None:
+    a, b = pair
+    store = b.service.background._journals.store
+    assert store is not None
+    await store.append("c1", 0, [(1.0, JournalStarted("agent", "m"))], holds=False)
+    report = encode({"conversation": "c1", "evidence": "none", "kind": "fresh"})
+    gateways.model.steps.put_nowait(DataPart(CONVERSATION, report))
+    gateways.model.say("Answer-4711", ends=True)
+    first = started(a)
+    await soon(first.task)
+    path = f"/v1/responses/{first.events[0]['response']['id']}"
+    assert (await b.get(path)).status == 200
+    assert await store.delete("c1")
+    for site in pair:
+        assert (await site.get(path)).status == 404
+        assert (await site.get(f"{path}?stream=true")).status == 404
+    found = [
+        each.name for each in (tmp_path / "jetstream").rglob("*.blk") if b"Answer-4711" in each.read_bytes()
+    ]
+    assert found == []
