@@ -149,7 +149,7 @@ coverage: $(VENV)/dev.stamp $(EXTENSION)/node_modules/.stamp ## branch coverage 
 	@$(BIN)/python -m pytest -n 3 --cov --cov-report=term-missing:skip-covered --cov-fail-under=90 $(ARGS)
 
 # What decides, and does nothing else: of backends/agent, all that docs/architecture.md says is without I/O. Hypothesis looks in the same places each time: a branch is taken, or it is not.
-CORE_TESTS := tests/acp_wire tests/agent tests/checker tests/conversations tests/fleet tests/forms tests/journal tests/lm tests/loop tests/permissions tests/policy tests/tools tests/security/test_hostile_agent.py tests/fuzz/test_fuzz_found.py
+CORE_TESTS := tests/acp_wire tests/agent tests/checker tests/conversations $(patsubst %,tests/fleet/test_%.py,hints placement window) tests/forms tests/journal tests/lm tests/loop tests/permissions tests/policy tests/tools tests/security/test_hostile_agent.py tests/fuzz/test_fuzz_found.py
 CORE := diffs.py globs.py forms/check.py forms/extraction.py lm/*.py loop/*.py permissions/*.py tools/*.py tools/when/*.py checker/check.py checker/probes.py checker/verdicts.py \
   $(patsubst %,conversations/%.py,context history identify ids records vscode_results) \
   $(patsubst %,fleet/%.py,hints placement window) \

@@ -7,7 +7,7 @@ import json
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
@@ -20,19 +20,31 @@ from dragoman.fleet.lease import LeaseTimes, NodeLease
 from dragoman.fleet.streams import make_streams
 from dragoman.frontends.worker.serving import WorkerLimits
 from dragoman.frontends.worker.worker import OpenedModels, Worker
+from dragoman.journal.jetstream.journals import JetStreamJournals
 from dragoman.lm import JsonObject
 from dragoman.models import Models
 from fake_agent.steps import COMMAND
 from nats_servers import nats_server
 
-__all__ = ["DEADLINE_SECONDS", "QUICK", "Machines", "RunningWorker", "fake", "machines", "script", "soon"]
+__all__ = [
+    "DEADLINE_SECONDS",
+    "QUICK",
+    "Machines",
+    "RunningWorker",
+    "fake",
+    "machines",
+    "script",
+    "soon",
+    "until",
+]
 
 _T = TypeVar("_T")
 
 # Longer than anything here takes on a busy machine. Only a test that fails reaches it.
 DEADLINE_SECONDS = 60.0
-# JetStream counts whole seconds.
-QUICK = LeaseTimes(lease=3, renew=0.4, fence=2.0)
+# For tests that wait for the end of a lease. Gateways ping every two seconds, so the fence is later than two pings.
+QUICK = LeaseTimes(lease=8, renew=1.0, fence=6.0)
+_USUAL = LeaseTimes()
 
 
 async def soon(work: Awaitable[_T]) -> _T:
@@ -63,6 +75,17 @@ class RunningWorker:
     # Those of the life that is under way.
     models: Models
 
+    @property
+    def streams(self) -> int:
+        assert self.worker.serving is not None
+        return self.worker.serving.status().streams
+
+    @property
+    def served_requests(self) -> int:
+        """How many requests it has accepted in this life."""
+        assert self.worker.serving is not None
+        return self.worker.serving.accepted
+
     async def drained(self) -> None:
         self.worker.drain()
         await soon(self.task)
@@ -73,17 +96,26 @@ class Machines:
     url: str
     folder: Path
     stack: AsyncExitStack
-    key: bytes = field(default_factory=lambda: secrets.token_bytes(KEY_BYTES))
+    # That of all workers.
+    key: bytes = b"k" * KEY_BYTES
 
     async def connection(self, name: str) -> FleetConnection:
         return await self.stack.enter_async_context(FleetConnection.open((self.url,), name))
 
     async def gateway(
-        self, name: str = "gate", wrapped: Callable[[FleetConnection], FleetConnection] = lambda each: each
+        self,
+        name: str = "gate",
+        wrapped: Callable[[FleetConnection], FleetConnection] = lambda each: each,
+        *,
+        has_store: bool = True,
     ) -> Models:
-        """The models of a gateway: those that workers offer."""
+        """The models of a gateway: those that workers offer. Without a store it needs no lease."""
         connection = wrapped(await self.connection(name))
-        fleet = Fleet.on(connection, name)
+        store = None
+        if has_store:
+            lease = await self.stack.enter_async_context(NodeLease.held(connection, name, "gateway"))
+            store = JetStreamJournals(connection, lease)
+        fleet = Fleet.on(connection, name, store)
         self.stack.push_async_callback(fleet.close)
         models = Models(Config(models={}), fleet=fleet)
         self.stack.push_async_callback(models.close)
@@ -94,7 +126,7 @@ class Machines:
         self,
         name: str,
         limits: WorkerLimits | None = None,
-        times: LeaseTimes = QUICK,
+        times: LeaseTimes = _USUAL,
         wrapped: Callable[[FleetConnection], FleetConnection] = lambda each: each,
         **models: ModelConfig,
     ) -> RunningWorker:
@@ -102,10 +134,11 @@ class Machines:
         config = Config(models=models)
         made: asyncio.Queue[Models] = asyncio.Queue()
 
-        async def opened(_: NodeLease) -> OpenedModels:
-            each = Models(config, key=self.key)
+        async def opened(lease: NodeLease) -> OpenedModels:
+            store = JetStreamJournals(connection, lease)
+            each = Models(config, store=store, key=self.key)
             made.put_nowait(each)
-            return OpenedModels(each)
+            return OpenedModels(each, store)
 
         worker = Worker(
             connection, lambda: NodeLease.held(connection, name, "worker", times=times), opened, limits

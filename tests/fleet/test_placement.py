@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dragoman.fleet.messages import Bid
-from dragoman.fleet.placement import Choice, Place, choose
+from dragoman.fleet.placement import Place, WorkerChoice, choose
 
 
 def _bid(node: str, turns: int = 0, **more: object) -> Bid:
@@ -12,8 +12,9 @@ def _bid(node: str, turns: int = 0, **more: object) -> Bid:
 
 
 def test_a_conversation_goes_to_its_owner_whatever_others_bid() -> None:
-    choice = choose([Place("", "b"), Place("a", "a")], [_bid("b")])
-    assert choice == Choice(("a",), is_owned=True)
+    places = [Place("", "b"), Place("a", "a")]
+    assert choose(places, ()).nodes == ("a",)
+    assert choose(places, [_bid("c"), _bid("b", 3), _bid("a", is_full=True)]).nodes == ("a", "b", "c")
 
 
 def test_a_free_conversation_goes_to_the_node_that_had_it_last_if_that_takes_requests() -> None:
@@ -39,10 +40,10 @@ def test_a_worker_that_has_the_conversation_comes_first_even_if_it_drains() -> N
 def test_only_workers_with_all_labels_fit() -> None:
     bids = [_bid("a", labels=("gpu",)), _bid("b", labels=("gpu", "big"), max_agents=0)]
     assert choose([], bids, ["big", "gpu"]).nodes == ("b",)
-    assert choose([], bids, ["small"]) == Choice()
+    assert choose([], bids, ["small"]) == WorkerChoice()
 
 
 def test_all_full_says_when_to_try_again_and_all_draining_is_nobody() -> None:
     full = [_bid("a", is_full=True, retry_after=5.0), _bid("b", is_full=True, retry_after=2.0)]
-    assert choose([], full) == Choice(retry_after=2.0)
-    assert choose([], [_bid("a", is_draining=True)]) == Choice()
+    assert choose([], full) == WorkerChoice(retry_after=2.0)
+    assert choose([], [_bid("a", is_draining=True)]) == WorkerChoice()

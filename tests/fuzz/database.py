@@ -14,7 +14,8 @@ from dragoman.journal.agent_events import ReplyEnded, RequestReceived, SessionCh
 from dragoman.journal.event import JournalStarted
 from dragoman.journal.events import StampedEvent, UnreadableJournal, decode_events, encode_events
 from dragoman.journal.fold import ConversationFold
-from dragoman.journal.sqlite.journals import SqliteJournals, decode_snapshot, encode_snapshot
+from dragoman.journal.snapshots import decode_snapshot, encode_snapshot
+from dragoman.journal.sqlite.journals import SqliteJournals
 from dragoman.store import ApprovalStore, Database, ResponseStore, StoreError
 from dragoman.store.from_0_1 import import_conversations
 from dragoman.store.journal_rows import SPACE

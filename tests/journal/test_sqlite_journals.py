@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from dragoman.conversations.history import NormalAnswer, NormalPrompt, item_key
+from dragoman.journal import snapshots
 from dragoman.journal.agent_events import (
     AgentStopped,
     PermissionDecided,
@@ -447,7 +448,7 @@ async def test_a_snapshot_that_cannot_be_read_is_ignored(
 async def test_a_snapshot_in_the_middle_of_a_reply_changes_nothing(
     store: SqliteJournals, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(journals, "_SNAPSHOT_BYTES", 0)
+    monkeypatch.setattr(snapshots, "SNAPSHOT_BYTES", 0)
     answer = NormalAnswer("half of it")
     await store.append("one", 0, _at(_started(), _turn(1)[0]))
     await store.append("one", 2, _at(TextSaid(1, 0, 4, "half")))
@@ -467,8 +468,8 @@ async def test_a_journal_that_was_deleted_gets_no_snapshot(
     store: SqliteJournals, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Another process may delete it just then."""
-    monkeypatch.setattr(journals, "_SNAPSHOT_BYTES", 0)
-    encode, is_deleted = journals.encode_snapshot, False
+    monkeypatch.setattr(snapshots, "SNAPSHOT_BYTES", 0)
+    encode, is_deleted = snapshots.encode_snapshot, False
     with Database.open(tmp_path) as second:
         other = SqliteJournals(second)
 

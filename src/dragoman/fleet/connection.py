@@ -11,7 +11,7 @@ import logging
 import secrets
 import ssl
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -63,6 +63,7 @@ class Received:
     data: bytes
     # Where the sender expects the answer; "": nowhere.
     reply: str = ""
+    headers: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -75,7 +76,7 @@ class _Joiner:
         """The message, if it is whole now."""
         named = (message.headers or {}).get(_PIECES)
         if named is None:
-            return Received(message.subject, message.data, message.reply)
+            return Received(message.subject, message.data, message.reply, message.headers or {})
         id_, index, count = named.split(" ")
         pieces = self._partial.setdefault(id_, [])
         if len(pieces) != int(index) or sum(map(len, pieces)) > _MOST_BYTES:
@@ -169,12 +170,22 @@ class FleetConnection:
         except (nats.errors.Error, OSError, TimeoutError) as error:
             raise _unavailable(error) from error
 
-    async def publish(self, subject: str, data: bytes, reply: str = "") -> None:
-        """Send a message. It may be lost: nobody may listen, or a server may end. Raises `FleetUnavailable`."""
+    @property
+    def max_payload(self) -> int:
+        """In bytes: of one message, with its headers."""
+        return self._client.max_payload
+
+    async def publish(
+        self, subject: str, data: bytes, reply: str = "", headers: Mapping[str, str] | None = None
+    ) -> None:
+        """Send a message. It may be lost: nobody may listen, or a server may end. Raises `FleetUnavailable`.
+
+        Headers are for a message that goes in one piece.
+        """
         most = self._client.max_payload - _HEADER_BYTES
         try:
             if len(data) <= most:
-                await self._client.publish(subject, data, reply)
+                await self._client.publish(subject, data, reply, dict(headers) if headers else None)
                 return
             id_, count = secrets.token_hex(8), -(-len(data) // most)
             for index in range(count):
@@ -262,6 +273,41 @@ class FleetConnection:
             pass
         finally:
             self._answers.pop(reply, None)
+        return answers
+
+    async def series(
+        self, subject: str, data: bytes, seconds: float, is_last: Callable[[Received], bool]
+    ) -> list[Received]:
+        """All answers to a message, up to the last. Raises `NobodyThere`, `NoAnswer` or `FleetUnavailable`.
+
+        `seconds`: for each of them.
+        """
+        answers: list[Received] = []
+        is_whole = is_nobody = False
+        news = asyncio.Event()
+
+        def take(received: Received | None) -> None:
+            nonlocal is_whole, is_nobody
+            if received is None:
+                is_nobody = True
+            else:
+                answers.append(received)
+                is_whole = is_last(received)
+            news.set()
+
+        reply = self._await_answers(take)
+        try:
+            await self.publish(subject, data, reply)
+            while not (is_whole or is_nobody):
+                news.clear()
+                async with asyncio.timeout(seconds):
+                    await news.wait()
+        except TimeoutError as error:
+            raise NoAnswer(f"no answer from {subject} within {seconds:g} seconds") from error
+        finally:
+            self._answers.pop(reply, None)
+        if is_nobody:
+            raise NobodyThere(f"nobody listens at {subject}")
         return answers
 
     async def answer(self, received: Received, data: bytes) -> None:

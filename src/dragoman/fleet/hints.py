@@ -7,7 +7,7 @@ index that owners write. A hint only says where to look: the worker identifies t
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice, takewhile
 
@@ -62,7 +62,7 @@ def index_keys(
     return keys if consumer_id is None else [*keys, _key(scope)]
 
 
-def _key(value: list[str | int | None]) -> str:
+def _key(value: Sequence[str | int | None]) -> str:
     return hashlib.blake2b(canonical(value).encode(), digest_size=_KEY_BYTES).hexdigest()
 
 

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 import msgspec
 
 from dragoman.fleet.connection import FleetConnection, FleetUnavailable, NoAnswer
-from dragoman.fleet.stored import WrongSequence, last_stored, put
+from dragoman.fleet.stored import StoredMessage, WrongSequence, last_of_each, last_stored, put
 from dragoman.fleet.subjects import LEASE_SUBJECTS, LEASES
 
 __all__ = [
@@ -36,6 +36,7 @@ __all__ = [
     "NodeLease",
     "boot_seconds",
     "find_lease",
+    "live_incarnations",
 ]
 
 _log = logging.getLogger(__name__)
@@ -270,16 +271,30 @@ async def find_lease(connection: FleetConnection, node: str) -> LeaseRecord | No
     return found
 
 
+async def live_incarnations(connection: FleetConnection) -> dict[str, str]:
+    """The incarnation of each node that lives. A replica may answer: it is for people and choices, not for take-overs."""
+    found: dict[str, str] = {}
+    for stored in await last_of_each(connection, LEASES, [f"{LEASE_SUBJECTS}.*"]):
+        record = _record(stored)
+        if record is not None:
+            found[stored.subject.rpartition(".")[2]] = record.incarnation
+    return found
+
+
 async def _find(connection: FleetConnection, node: str) -> tuple[LeaseRecord | None, int]:
     """The lease, if there is one, and the sequence number with which it can be replaced."""
     stored = await last_stored(connection, LEASES, f"{LEASE_SUBJECTS}.{node}")
     if stored is None:
         return None, 0
+    return _record(stored), stored.sequence
+
+
+def _record(stored: StoredMessage) -> LeaseRecord | None:
     if stored.is_marker or not stored.data:
-        # The server's own note that the message has expired: it is in the way of an acquisition that expects nothing.
-        return None, stored.sequence
+        # The server's own note that the message has expired. An acquisition has to expect it.
+        return None
     try:
         record = msgspec.json.decode(stored.data, type=LeaseRecord)
     except msgspec.MsgspecError as error:
-        raise FleetUnavailable(f"The lease of {node} cannot be read: {error}.") from error
-    return (record if record.incarnation else None), stored.sequence
+        raise FleetUnavailable(f"{stored.subject} has no lease: {error}.") from error
+    return record if record.incarnation else None

@@ -18,6 +18,14 @@ from dragoman.permissions.action import Action
 from dragoman.permissions.decide import Ask
 
 __all__ = [
+    "ACCEPTED_FORM",
+    "BATCH_FORM",
+    "BID_FORM",
+    "BID_REQUEST_FORM",
+    "PONG_FORM",
+    "REQUEST_FORM",
+    "STATUS_FORM",
+    "STREAM_FORM",
     "Accepted",
     "ApprovedCall",
     "Batch",
@@ -27,8 +35,8 @@ __all__ = [
     "Delivered",
     "ErrorMessage",
     "Form",
-    "ModelStatus",
     "NodeStatus",
+    "OfferedModel",
     "PendingMessage",
     "Ping",
     "Pong",
@@ -129,6 +137,8 @@ class RequestMessage(msgspec.Struct, frozen=True):
     # Ids of conversations that it may belong to.
     hints: tuple[str, ...] = ()
     approved: tuple[ApprovedCall, ...] = ()
+    # Another worker has found that this one owns the conversation.
+    is_moved: bool = False
 
 
 class Accepted(msgspec.Struct, frozen=True):
@@ -226,7 +236,7 @@ class Pong(msgspec.Struct, frozen=True, array_like=True):
 # Status.
 
 
-class ModelStatus(msgspec.Struct, frozen=True):
+class OfferedModel(msgspec.Struct, frozen=True):
     info: ModelInfo
     # What it offers to choose, if it is an agent.
     offer: ModelOffer | None = None
@@ -242,7 +252,7 @@ class NodeStatus(msgspec.Struct, frozen=True):
     incarnation: str
     role: str
     version: str
-    models: tuple[ModelStatus, ...] = ()
+    models: tuple[OfferedModel, ...] = ()
     labels: tuple[str, ...] = ()
     is_draining: bool = False
     turns: int = 0
@@ -260,3 +270,10 @@ class NodeStatus(msgspec.Struct, frozen=True):
     # For people: where it runs.
     host: str = ""
     pid: int = 0
+
+
+BID_REQUEST_FORM, BID_FORM = Form(BidRequest), Form(Bid)
+REQUEST_FORM, ACCEPTED_FORM, BATCH_FORM = Form(RequestMessage), Form(Accepted), Form(Batch)
+# A union is a type to msgspec, and none to mypy.
+STREAM_FORM: Form[StreamMessage] = Form(StreamMessage)  # type: ignore[arg-type]
+PONG_FORM, STATUS_FORM = Form(Pong), Form(NodeStatus)

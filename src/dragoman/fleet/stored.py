@@ -5,17 +5,32 @@ A message without an acknowledgement may have been stored. So whoever writes rea
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import datetime
 
 import nats.errors
 import nats.js.errors
-from nats.js.api import RawStreamMsg
+from nats.js.api import ConsumerConfig, DeliverPolicy, RawStreamMsg
 
-from dragoman.fleet.connection import FleetConnection, FleetUnavailable, NoAnswer
+from dragoman.fleet.connection import FleetConnection, FleetUnavailable, NoAnswer, NobodyThere, Received
 
-__all__ = ["StoredMessage", "WrongSequence", "erase", "last_stored", "naming_errors", "put"]
+__all__ = [
+    "StoredMessage",
+    "WrongSequence",
+    "erase",
+    "first_stored",
+    "heads_of_all",
+    "last_of_each",
+    "last_stored",
+    "naming_errors",
+    "put",
+    "stored_after",
+    "stored_at",
+    "stored_since",
+]
 
 # The server's own sign that a message stands for one that is gone.
 _MARKER = "Nats-Marker-Reason"
@@ -24,6 +39,10 @@ _WRONG_SEQUENCE = 10071
 # The election of a stream's leader takes up to eight seconds, and nothing is answered meanwhile. A caller that gets no
 # answer reads back and tries again, so it does not wait for all of that.
 ANSWER_SECONDS = 3.0
+# What one request reads at most. More is read by further requests.
+_BATCH = 1_000
+_BATCH_BYTES = 16 * 1024 * 1024
+_PENDING = "Nats-Num-Pending"
 
 
 class WrongSequence(Exception):
@@ -81,6 +100,120 @@ async def last_stored(connection: FleetConnection, stream: str, subject: str) ->
         except nats.js.errors.NotFoundError as error:
             _check_found(stream, error)
             return None
+
+
+# The following reads may be answered by a replica that lags behind the leader.
+
+
+async def stored_at(connection: FleetConnection, stream: str, sequence: int) -> StoredMessage | None:
+    """The message with this sequence number."""
+    found = await _direct(connection, stream, {"seq": sequence})
+    return found[0] if found else None
+
+
+async def stored_after(
+    connection: FleetConnection, stream: str, subject: str, sequence: int = 0
+) -> list[StoredMessage]:
+    """All messages of a subject after this one, in order."""
+    found: list[StoredMessage] = []
+    while True:
+        batch = await _direct(
+            connection,
+            stream,
+            {"next_by_subj": subject, "seq": sequence + 1, "batch": _BATCH, "max_bytes": _BATCH_BYTES},
+        )
+        found += batch
+        if not batch or batch[-1].headers.get(_PENDING) == "0":
+            return found
+        sequence = batch[-1].sequence
+
+
+async def first_stored(
+    connection: FleetConnection, stream: str, subjects: str, count: int
+) -> list[StoredMessage]:
+    """The first messages of these subjects, in order, and no more than so many."""
+    return await _direct(connection, stream, {"next_by_subj": subjects, "seq": 1, "batch": count})
+
+
+async def stored_since(
+    connection: FleetConnection, stream: str, subjects: str, start: datetime
+) -> list[StoredMessage]:
+    """All messages of these subjects that were stored since then, in order."""
+    first = await _direct(
+        connection,
+        stream,
+        {
+            "next_by_subj": subjects,
+            "start_time": start.isoformat(),
+            "batch": _BATCH,
+            "max_bytes": _BATCH_BYTES,
+        },
+    )
+    if not first or first[-1].headers.get(_PENDING) == "0":
+        return first
+    return [*first, *await stored_after(connection, stream, subjects, first[-1].sequence)]
+
+
+async def last_of_each(
+    connection: FleetConnection, stream: str, subjects: Sequence[str]
+) -> list[StoredMessage]:
+    """The last messages of these subjects, which may have wildcards; at most 1,024 in all."""
+    return (
+        await _direct(connection, stream, {"multi_last": list(subjects), "batch": _BATCH}) if subjects else []
+    )
+
+
+async def heads_of_all(connection: FleetConnection, stream: str, subjects: str) -> list[StoredMessage]:
+    """The last message of each subject, without its data."""
+    found: list[StoredMessage] = []
+    with naming_errors(f"{stream} could not be listed in time"):
+        listing = await connection.js.subscribe(
+            subjects,
+            stream=stream,
+            ordered_consumer=True,
+            config=ConsumerConfig(deliver_policy=DeliverPolicy.LAST_PER_SUBJECT, headers_only=True),
+        )
+        try:
+            info = await listing.consumer_info()
+            # Some may be on their way already.
+            left = (info.num_pending or 0) + (info.delivered.consumer_seq if info.delivered else 0)
+            while left > 0:
+                message = await listing.next_msg(timeout=ANSWER_SECONDS)
+                left = message.metadata.num_pending
+                found.append(
+                    StoredMessage(
+                        message.metadata.sequence.stream, message.subject, b"", dict(message.headers or {})
+                    )
+                )
+        finally:
+            await listing.unsubscribe()
+    return found
+
+
+async def _direct(
+    connection: FleetConnection, stream: str, request: dict[str, object]
+) -> list[StoredMessage]:
+    is_batch = "batch" in request
+    try:
+        answers = await connection.series(
+            f"$JS.API.DIRECT.GET.{stream}",
+            json.dumps(request).encode(),
+            ANSWER_SECONDS,
+            lambda received: not is_batch or "Status" in received.headers,
+        )
+    except NobodyThere as error:
+        raise FleetUnavailable(
+            f"NATS has no stream {stream}, or it has no leader now. Run `dragoman fleet init` if it was never made."
+        ) from error
+    status = answers[-1].headers.get("Status")
+    if status not in (None, "204", "404"):
+        raise FleetUnavailable(f"JetStream refuses: {answers[-1].headers.get('Description', status)}.")
+    return [_direct_message(each) for each in answers if "Status" not in each.headers]
+
+
+def _direct_message(received: Received) -> StoredMessage:
+    headers = received.headers
+    return StoredMessage(int(headers["Nats-Sequence"]), headers["Nats-Subject"], received.data, headers)
 
 
 async def erase(connection: FleetConnection, stream: str, sequence: int) -> None:

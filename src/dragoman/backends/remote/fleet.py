@@ -22,17 +22,21 @@ from dragoman.backends.remote.validity import Validity
 from dragoman.config import FleetConfig
 from dragoman.fleet.connection import FleetConnection, FleetUnavailable, NoAnswer, NobodyThere, Received
 from dragoman.fleet.messages import (
-    Accepted,
-    Batch,
+    ACCEPTED_FORM,
+    BATCH_FORM,
+    BID_FORM,
+    BID_REQUEST_FORM,
+    PONG_FORM,
+    REQUEST_FORM,
+    STATUS_FORM,
+    STREAM_FORM,
     Bid,
     BidRequest,
     Cancel,
     Delivered,
-    Form,
-    ModelStatus,
     NodeStatus,
+    OfferedModel,
     Ping,
-    Pong,
     RequestMessage,
     Resend,
     StreamMessage,
@@ -50,7 +54,7 @@ from dragoman.permissions.grants import Grants
 from dragoman.process.deadline import boot_seconds
 from dragoman.store.errors import JournalStoreError
 
-__all__ = ["Fleet", "HintStore", "JournalPlace", "Peer", "Unwilling", "died"]
+__all__ = ["Fleet", "HintStore", "KnownPlace", "Unwilling", "WorkerPeer", "died"]
 
 _log = logging.getLogger(__name__)
 
@@ -66,13 +70,8 @@ _REFRESH_SECONDS = 5.0
 # A worker that has not said anything for so long is not there.
 _FORGET_SECONDS = 16.0
 
-_BID_REQUEST, _BID = Form(BidRequest), Form(Bid)
-_REQUEST, _ACCEPTED, _BATCH = Form(RequestMessage), Form(Accepted), Form(Batch)
-_STREAM: Form[StreamMessage] = Form(StreamMessage)  # type: ignore[arg-type] - a union is no type
-_PONG, _STATUS = Form(Pong), Form(NodeStatus)
 
-
-class JournalPlace(Protocol):
+class KnownPlace(Protocol):
     """Where a journal is, as the store says it."""
 
     @property
@@ -81,18 +80,20 @@ class JournalPlace(Protocol):
         ...
 
     @property
-    def is_alive(self) -> bool:
+    def is_live(self) -> bool:
         """Whether the lease of the owner lives."""
         ...
 
     @property
-    def last_owner(self) -> str: ...
+    def last_node(self) -> str:
+        """The node that owns it, or owned it last."""
+        ...
 
 
 class HintStore(Protocol):
     """A store that knows where conversations are: `journal.jetstream`."""
 
-    async def place_of(self, journal: str) -> JournalPlace | None: ...
+    async def place_of(self, journal: str) -> KnownPlace | None: ...
 
     async def hinted(self, keys: Sequence[str]) -> list[str]:
         """The conversations under these keys of the index, those of earlier keys first."""
@@ -107,7 +108,7 @@ class Unwilling(Exception):
         self.error = error
 
 
-class Peer:
+class WorkerPeer:
     """One incarnation of a worker, with the streams from it."""
 
     def __init__(self, node: str, incarnation: str, validity: Validity) -> None:
@@ -144,7 +145,7 @@ class Fleet:
         self._connecting = asyncio.Lock()
         self._stack = AsyncExitStack()
         self._streams: dict[str, RemoteStream] = {}
-        self._peers: dict[tuple[str, str], Peer] = {}
+        self._peers: dict[tuple[str, str], WorkerPeer] = {}
         self._nodes: dict[str, tuple[float, NodeStatus]] = {}
         self._refreshing: asyncio.Task[None] | None = None
         # Called when the models that workers offer have changed.
@@ -194,7 +195,7 @@ class Fleet:
         except JournalStoreError as error:
             _log.warning("the owner of conversation %s is not known: %s", conversation, error)
             return None
-        return place.owner or None if place is not None and place.is_alive else None
+        return place.owner or None if place is not None and place.is_live else None
 
     async def close(self) -> None:
         tasks = [each.pinging for each in self._peers.values()] + [self._refreshing]
@@ -210,7 +211,7 @@ class Fleet:
     # Which workers there are.
 
     @property
-    def offered(self) -> dict[str, ModelStatus]:
+    def offered(self) -> dict[str, OfferedModel]:
         """The models that workers offer, by their ids."""
         return {model.info.id: model for status in self.nodes for model in status.models}
 
@@ -232,7 +233,7 @@ class Fleet:
         now = self.clock()
         for answer in answers:
             try:
-                status = _STATUS.decode(answer)
+                status = STATUS_FORM.decode(answer)
             except msgspec.MsgspecError as error:
                 _log.warning("a node's status cannot be read: %s", error)
                 continue
@@ -263,11 +264,11 @@ class Fleet:
         }
 
         def are_all(answers: list[bytes]) -> bool:
-            return bool(known) and {_BID.decode(each).node for each in answers} >= known
+            return bool(known) and {BID_FORM.decode(each).node for each in answers} >= known
 
-        asked = _BID_REQUEST.encode(BidRequest(model, tuple(hints)))
+        asked = BID_REQUEST_FORM.encode(BidRequest(model, tuple(hints)))
         answers = await connection.collect(bids_subject(model), asked, _BID_SECONDS, are_all)
-        return [_BID.decode(each) for each in answers]
+        return [BID_FORM.decode(each) for each in answers]
 
     @property
     def streams_with(self) -> dict[str, int]:
@@ -279,13 +280,13 @@ class Fleet:
 
     # Streams.
 
-    async def open(self, node: str, message: RequestMessage) -> tuple[Peer, RemoteStream] | None:
+    async def open(self, node: str, message: RequestMessage) -> tuple[WorkerPeer, RemoteStream] | None:
         """Send a request to a worker. None: it has not got it, or does not answer. It does nothing before it is confirmed.
 
         Raises `Unwilling`, or the `LanguageModelError` with which the worker refuses.
         """
         connection = await self.connected()
-        data = _REQUEST.encode(message)
+        data = REQUEST_FORM.encode(message)
         stream = RemoteStream(message.stream, node)
         sent_at = self.clock()
         for _ in range(2):
@@ -300,14 +301,14 @@ class Fleet:
                 continue
         else:
             return None
-        accepted = _ACCEPTED.decode(answer)
+        accepted = ACCEPTED_FORM.decode(answer)
         if accepted.error is not None:
             error = accepted.error.error()
             raise Unwilling(error) if accepted.is_unwilling else error
         key = node, accepted.incarnation
         peer = self._peers.get(key)
         if peer is None:
-            peer = self._peers[key] = Peer(*key, Validity.heard(sent_at, accepted.seconds_left))
+            peer = self._peers[key] = WorkerPeer(*key, Validity.heard(sent_at, accepted.seconds_left))
         peer.validity.extend(sent_at, accepted.seconds_left)
         if peer.validity.seconds_left(self.clock()) <= 0:
             return None
@@ -321,7 +322,7 @@ class Fleet:
     async def receipt(self, stream: RemoteStream) -> None:
         await self._say(stream.node, stream.receipt)
 
-    async def leave(self, peer: Peer, stream: RemoteStream, *, is_over: bool) -> None:
+    async def leave(self, peer: WorkerPeer, stream: RemoteStream, *, is_over: bool) -> None:
         """Forget a stream. If it is not over, its worker cancels it."""
         self._streams.pop(stream.id, None)
         peer.streams.pop(stream.id, None)
@@ -335,12 +336,12 @@ class Fleet:
         """Tell a worker something about streams. If it is lost, the next ping makes up for it."""
         if self._connection is not None:
             try:
-                await self._connection.publish(streams_subject(node), _STREAM.encode(message))
+                await self._connection.publish(streams_subject(node), STREAM_FORM.encode(message))
             except FleetUnavailable as error:
                 _log.debug("a message to %s was not sent: %s", node, error)
 
     async def _on_batch(self, received: Received) -> None:
-        batch = _BATCH.decode(received.data)
+        batch = BATCH_FORM.decode(received.data)
         stream = self._streams.get(batch.stream)
         # Of a stream that is over, or of another process with this name.
         if stream is not None and stream.take(batch, len(received.data)):
@@ -355,7 +356,7 @@ class Fleet:
                 peer.pinging.cancel()
             peer.pinging = asyncio.create_task(self._ping(peer))
 
-    async def _ping(self, peer: Peer) -> None:
+    async def _ping(self, peer: WorkerPeer) -> None:
         """Ping a worker while there are streams with it, and once more: then it knows that all are over."""
         is_last = False
         while not is_last:
@@ -375,13 +376,13 @@ class Fleet:
             await asyncio.sleep(max(min(sent_at + PING_SECONDS - self.clock(), left), 0.01))
         del self._peers[peer.node, peer.incarnation]
 
-    async def _compare(self, peer: Peer, sent_at: float, seconds: float) -> None:
+    async def _compare(self, peer: WorkerPeer, sent_at: float, seconds: float) -> None:
         connection = await self.connected()
         streams = tuple(peer.streams.values())
         had = {stream.id: stream.window.number for stream in streams}
         ping = Ping(self.gateway, tuple(stream.receipt for stream in streams))
-        answer = await connection.request(streams_subject(peer.node), _STREAM.encode(ping), seconds)
-        pong = _PONG.decode(answer)
+        answer = await connection.request(streams_subject(peer.node), STREAM_FORM.encode(ping), seconds)
+        pong = PONG_FORM.decode(answer)
         if pong.incarnation != peer.incarnation:
             peer.fail(died(peer.node))
             return

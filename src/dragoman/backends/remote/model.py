@@ -15,13 +15,13 @@ from collections.abc import Callable, Iterable
 import msgspec
 from msgspec.structs import replace
 
-from dragoman.backends.remote.fleet import Fleet, Peer, Unwilling, died
+from dragoman.backends.remote.fleet import Fleet, Unwilling, WorkerPeer, died
 from dragoman.backends.remote.stream import RemoteStream
 from dragoman.fleet.connection import FleetUnavailable, NoAnswer
 from dragoman.fleet.hints import hints_of
 from dragoman.fleet.lease import LEASE_SECONDS, find_lease
-from dragoman.fleet.messages import ApprovedCall, ModelStatus, RequestMessage, StreamEnd
-from dragoman.fleet.placement import Choice, Place, choose
+from dragoman.fleet.messages import ApprovedCall, OfferedModel, RequestMessage, StreamEnd
+from dragoman.fleet.placement import Place, WorkerChoice, choose
 from dragoman.lm import (
     CancellationError,
     CancellationToken,
@@ -84,14 +84,14 @@ class RemoteModel:
         # Which worker gave the last reply of each conversation.
         self._nodes: dict[str, str] = {}
         self._telling: set[asyncio.Task[None]] = set()
-        self._last_status: ModelStatus | None = None
+        self._last_status: OfferedModel | None = None
         self._on_offer: Callable[[], None] | None = None
         fleet.on_change.append(self._changed)
 
     # What it is.
 
     @property
-    def _status(self) -> ModelStatus | None:
+    def _status(self) -> OfferedModel | None:
         """What the workers say of it. If none is there, what they said last."""
         for node in self._fleet.nodes:
             if set(self._labels) <= set(node.labels):
@@ -222,50 +222,64 @@ class RemoteModel:
                 _log.warning("the index of conversations cannot be read: %s", error)
         return tuple(dict.fromkeys((*hints.named, *indexed)))[:_MOST_HINTS]
 
-    async def _opened(self, message: RequestMessage, owner: str) -> tuple[Peer, RemoteStream]:
-        """A stream with the worker that takes a request. It is the owner of its conversation, if that lives."""
+    async def _opened(self, message: RequestMessage, owner: str) -> tuple[WorkerPeer, RemoteStream]:
+        """A stream with a worker that takes a request: with `owner`, if a worker has found that it owns the conversation."""
+        if owner and (opened := await self._opened_by_owner(message, owner)) is not None:
+            return opened
+        unwilling: dict[str, LanguageModelError] = {}
+        places = await self._places(message.hints)
+        # An owner needs no bids.
+        opened = await self._first(message, choose(places, ()), unwilling)
+        if opened is None:
+            bids = await self._fleet.bids(self._remote_id, message.hints)
+            choice = choose(places, bids, self._labels, self._fleet.streams_with)
+            opened = await self._first(message, choice, unwilling)
+            if opened is None:
+                raise self._nobody(choice, unwilling)
+        return opened
+
+    async def _opened_by_owner(
+        self, message: RequestMessage, owner: str
+    ) -> tuple[WorkerPeer, RemoteStream] | None:
+        """A stream with the owner. None: its lease has ended, and others may have the conversation."""
         loop = asyncio.get_running_loop()
         limit = loop.time() + _OWNER_SECONDS
-        unwilling: dict[str, LanguageModelError] = {}
-        while True:
-            choice = Choice((owner,), is_owned=True) if owner else await self._choice(message)
-            for node in choice.nodes:
-                if choice.is_owned or node not in unwilling:
-                    try:
-                        opened = await self._fleet.open(node, replace(message, stream=secrets.token_hex(8)))
-                    except Unwilling as refused:
-                        unwilling[node] = refused.error
-                        continue
-                    if opened is not None:
-                        return opened
-            if not choice.is_owned:
-                raise self._nobody(choice, unwilling)
-            if loop.time() >= limit:
-                raise died(choice.nodes[0])
-            # It may be back in a moment. If it is dead, others may have the conversation when its lease has ended.
+        choice = WorkerChoice((owner,))
+        while loop.time() < limit:
+            opened = await self._first(replace(message, is_moved=True), choice, {})
+            if opened is not None:
+                return opened
+            # It may be back in a moment.
             await asyncio.sleep(_LOOK_SECONDS)
-            if owner and not await self._lives(owner):
-                owner = ""
+            if not await self._lives(owner):
+                return None
+        raise died(owner)
 
-    async def _choice(self, message: RequestMessage) -> Choice:
-        places = await self._places(message.hints)
-        bids = (
-            []
-            if any(each.owner for each in places)
-            else await self._fleet.bids(self._remote_id, message.hints)
-        )
-        return choose(places, bids, self._labels, self._fleet.streams_with)
+    async def _first(
+        self, message: RequestMessage, choice: WorkerChoice, unwilling: dict[str, LanguageModelError]
+    ) -> tuple[WorkerPeer, RemoteStream] | None:
+        """A stream with the first of these workers that takes the request."""
+        for node in choice.nodes:
+            if node not in unwilling:
+                try:
+                    opened = await self._fleet.open(node, replace(message, stream=secrets.token_hex(8)))
+                except Unwilling as refused:
+                    unwilling[node] = refused.error
+                    continue
+                if opened is not None:
+                    return opened
+        return None
 
     async def _places(self, hints: Iterable[str]) -> list[Place]:
         store = self._fleet.store
         if store is None:
             return []
         try:
-            found = [await store.place_of(each) for each in hints]
+            found = await asyncio.gather(*map(store.place_of, hints))
         except JournalStoreError as error:
             raise _unreachable(str(error)) from error
         return [
-            Place(each.owner if each.is_alive else "", each.last_owner) for each in found if each is not None
+            Place(each.owner if each.is_live else "", each.last_node) for each in found if each is not None
         ]
 
     async def _lives(self, node: str) -> bool:
@@ -274,7 +288,7 @@ class RemoteModel:
         except NoAnswer:
             return True
 
-    def _nobody(self, choice: Choice, unwilling: dict[str, LanguageModelError]) -> LanguageModelError:
+    def _nobody(self, choice: WorkerChoice, unwilling: dict[str, LanguageModelError]) -> LanguageModelError:
         waits = [error.retry_after for error in unwilling.values() if error.retry_after is not None]
         retry_after = choice.retry_after or min(waits, default=None)
         if retry_after is not None:
@@ -293,7 +307,7 @@ class RemoteModel:
             public="No machine for this model is there now. Try again later.",
         )
 
-    async def _take(self, peer: Peer, stream: RemoteStream, sink: Sink) -> StreamEnd:
+    async def _take(self, peer: WorkerPeer, stream: RemoteStream, sink: Sink) -> StreamEnd:
         """Report what arrives, until the end."""
         while True:
             batch, size = await stream.next()

@@ -19,22 +19,26 @@ from dragoman import __version__
 from dragoman.fleet.connection import FleetConnection, FleetUnavailable, Received
 from dragoman.fleet.hints import hints_of
 from dragoman.fleet.messages import (
+    ACCEPTED_FORM,
+    BID_FORM,
+    BID_REQUEST_FORM,
+    PONG_FORM,
+    REQUEST_FORM,
+    STATUS_FORM,
+    STREAM_FORM,
     Accepted,
     Bid,
-    BidRequest,
     Cancel,
     Delivered,
     ErrorMessage,
-    Form,
-    ModelStatus,
     NodeStatus,
+    OfferedModel,
     Ping,
     Pong,
     Receipt,
     RequestMessage,
     Resend,
     StreamEnd,
-    StreamMessage,
 )
 from dragoman.fleet.subjects import STATUS, bids_subject, parts_subject, requests_subject, streams_subject
 from dragoman.frontends.worker.permission_service import PermissionService
@@ -57,11 +61,6 @@ _TICK_SECONDS = 1.0
 # How old the measured memory of agents may be.
 _MEMORY_SECONDS = 5.0
 _RETRY_SECONDS = 5.0
-
-_BID_REQUEST, _BID = Form(BidRequest), Form(Bid)
-_REQUEST, _ACCEPTED = Form(RequestMessage), Form(Accepted)
-_STREAM: Form[StreamMessage] = Form(StreamMessage)  # type: ignore[arg-type] - a union is no type
-_PONG, _STATUS = Form(Pong), Form(NodeStatus)
 
 
 class Lease(Protocol):
@@ -126,6 +125,8 @@ class ServingWorker:
         self._memory: tuple[float, int] = (-_MEMORY_SECONDS, 0)
         self._ticking: asyncio.Task[None] | None = None
         self.has_started = False
+        # How many requests it has accepted.
+        self.accepted = 0
         # Set when a stream has ended: a drain looks again.
         self._ended = asyncio.Event()
 
@@ -182,7 +183,7 @@ class ServingWorker:
             await self._listen(subject, self._on_bid_request)
 
     async def _on_bid_request(self, received: Received) -> None:
-        asked = _BID_REQUEST.decode(received.data)
+        asked = BID_REQUEST_FORM.decode(received.data)
         is_full, retry_after = self._is_full, _RETRY_SECONDS
         memory = None if self._limits.max_memory is None else self._limits.max_memory - self._memory_now()
         bid = Bid(
@@ -198,12 +199,12 @@ class ServingWorker:
             retry_after,
             holds=self._holds(asked.hints, only_busy=self.is_draining),
         )
-        await self._answer(received, _BID.encode(bid))
+        await self._answer(received, BID_FORM.encode(bid))
 
     async def _on_request(self, received: Received) -> None:
         accepted = Accepted(self._lease.incarnation, self._lease.seconds_left())
         try:
-            message = _REQUEST.decode(received.data)
+            message = REQUEST_FORM.decode(received.data)
         except msgspec.MsgspecError as error:
             _log.warning("a request could not be read: %s", error)
             refused = LanguageModelError(
@@ -222,11 +223,11 @@ class ServingWorker:
                     )
                 else:
                     self._open(message)
-        await self._answer(received, _ACCEPTED.encode(accepted))
+        await self._answer(received, ACCEPTED_FORM.encode(accepted))
 
     def _refusal(self, message: RequestMessage) -> LanguageModelError | None:
         """Why this worker does not take a request now. What is under way here goes on, whatever else holds."""
-        named = hints_of(message.request, message.model).named
+        named = message.hints if message.is_moved else hints_of(message.request, message.model).named
         if self.is_draining and not self._holds(named, only_busy=True):
             return LanguageModelError(
                 "unavailable", f"The worker {self._lease.node} takes no new requests: it stops soon."
@@ -243,13 +244,14 @@ class ServingWorker:
 
         stream = WorkerStream(message, send, self.calls.pending)
         self._streams[stream.id] = stream
+        self.accepted += 1
         self._heard[stream.gateway] = self._clock()
         task = asyncio.create_task(self._serve(stream, message))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
     async def _on_stream(self, received: Received) -> None:
-        match _STREAM.decode(received.data):
+        match STREAM_FORM.decode(received.data):
             case Receipt() as receipt:
                 self._note(receipt)
             case Resend(stream=id_, after=after):
@@ -262,7 +264,7 @@ class ServingWorker:
                 if model in self._offered:
                     self._models.get(model).delivered(conversation, whole=whole)
             case Ping(gateway=gateway, receipts=receipts):
-                await self._answer(received, _PONG.encode(self._pong(gateway, receipts)))
+                await self._answer(received, PONG_FORM.encode(self._pong(gateway, receipts)))
 
     def _pong(self, gateway: str, receipts: Iterable[Receipt]) -> Pong:
         self._heard[gateway] = self._clock()
@@ -282,7 +284,7 @@ class ServingWorker:
             stream.note_receipt(receipt.number, receipt.consumed)
 
     async def _on_status(self, received: Received) -> None:
-        await self._answer(received, _STATUS.encode(self.status()))
+        await self._answer(received, STATUS_FORM.encode(self.status()))
 
     # What goes.
 
@@ -400,7 +402,7 @@ class ServingWorker:
         for id_ in self._offered:
             offering, folder = models.offering(id_), models.folder(id_)
             described.append(
-                ModelStatus(
+                OfferedModel(
                     with_capability_tags(models.get(id_).info),
                     offering.offer if offering is not None else None,
                     models.conversing(id_) is not None,

@@ -11,13 +11,12 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 
-from dragoman.fleet.messages import Batch, Form, PendingMessage, RequestMessage, StreamEnd
+from dragoman.fleet.messages import BATCH_FORM, Batch, PendingMessage, RequestMessage, StreamEnd
 from dragoman.fleet.window import SendingWindow
 from dragoman.lm import CancellationSource, DataPart, Part, TextPart, ThinkingPart
 
 __all__ = ["WorkerStream"]
 
-_BATCH_FORM = Form(Batch)
 # Enough that the cost of a message hardly counts, and small enough that a slow gateway shows the first parts soon.
 _MOST_PARTS = 64
 _MOST_BYTES = 32 * 1024
@@ -119,7 +118,7 @@ class WorkerStream:
                 batch = self._next()
                 # Not kept: nobody will be there to send it again.
                 self.window.number += 1
-                await self._send(_BATCH_FORM.encode(batch))
+                await self._send(BATCH_FORM.encode(batch))
 
     # Sending.
 
@@ -129,7 +128,7 @@ class WorkerStream:
             self._news.clear()
             while (self._parts or self._end is not None) and self.window.has_room:
                 batch = self._next()
-                data = _BATCH_FORM.encode(batch)
+                data = BATCH_FORM.encode(batch)
                 self.window.add(data)
                 self._has_ended = batch.end is not None
                 self._room.set()
