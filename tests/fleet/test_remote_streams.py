@@ -14,7 +14,6 @@ import pytest
 
 from bridge.consumer import Chat, Heard, result
 from dragoman.config import Config, FleetConfig, FleetModel
-from dragoman.fleet.messages import ApprovedCall, PendingMessage
 from dragoman.fleet.subjects import GATEWAYS, NODES
 from dragoman.fleet.window import WINDOW_BYTES
 from dragoman.frontends.worker.serving import WorkerLimits
@@ -22,7 +21,6 @@ from dragoman.lm import (
     DataPart,
     Features,
     LanguageModelError,
-    Request,
     TextPart,
     assistant,
     user,
@@ -311,17 +309,18 @@ async def test_a_permission_call_comes_with_its_request_and_an_approved_call_is_
     room: Machines,
 ) -> None:
     running = await room.worker("w1", fake=fake(room.folder / "agent"))
-    chat = room.chat(await room.gateway(), "fake")
+    gateway = await room.gateway()
+    chat = room.chat(gateway, "fake")
     ask = ["ask", {"toolCallId": "t1", "title": "rm -r x", "kind": "execute"}, ["allow_once", "reject_once"]]
-    permissions = _Approving()
-    chat.model._model.remote_permissions = permissions  # type: ignore[attr-defined]
-    heard = await chat.do(ask)
-    [call] = heard.message().calls
-    [pending] = permissions.seen
-    assert (pending.call_id, pending.nonce) == (call.call_id, call.input["nonce"])
-    permissions.approves = True
-    assert "allow" in (await chat.give(result(call, "yes, by the gateway"))).text
-    assert len(running.models.permissions.grants) == 0
+    [call] = (await chat.do(ask)).message().calls
+    copies = gateway.permissions.grants
+    pending = copies.pending(call.input["nonce"])
+    assert pending is not None
+    assert (pending.call_id, pending.action.title) == (call.call_id, "rm -r x")
+    token = copies.issue(call.input["nonce"], call.name)
+    assert token is not None
+    assert "allow" in (await chat.give(result(call, token))).text
+    assert (len(copies), len(running.models.permissions.grants)) == (0, 0)
 
 
 async def test_a_yes_that_the_gateway_has_not_seen_grants_nothing(room: Machines) -> None:
@@ -330,25 +329,6 @@ async def test_a_yes_that_the_gateway_has_not_seen_grants_nothing(room: Machines
     ask = ["ask", {"toolCallId": "t1", "title": "rm -r x", "kind": "execute"}, ["allow_once", "reject_once"]]
     [call] = (await chat.do(ask)).message().calls
     assert "reject" in (await chat.give(result(call, f"yes {call.input['nonce']}"))).text
-
-
-class _Approving:
-    """A gateway's permissions, at which a person says yes."""
-
-    def __init__(self) -> None:
-        self.seen: list[PendingMessage] = []
-        self.approves = False
-
-    def opened(self, _: str, pending: PendingMessage) -> None:
-        self.seen.append(pending)
-
-    async def approved(self, request: Request) -> tuple[ApprovedCall, ...]:
-        results = {part.call_id for message in request.messages for part in message.results}
-        return tuple(
-            ApprovedCall(each.call_id, each.nonce)
-            for each in self.seen
-            if self.approves and each.call_id in results
-        )
 
 
 async def test_a_worker_that_finds_another_owner_sends_the_request_there(room: Machines) -> None:
