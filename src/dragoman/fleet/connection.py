@@ -183,11 +183,6 @@ class FleetConnection:
         return self._client.is_connected
 
     @property
-    def most_bytes(self) -> int:
-        """How many bytes one message can have, beside its headers."""
-        return self._client.max_payload - _HEADER_BYTES
-
-    @property
     def server_version(self) -> tuple[int, int]:
         version = self._client.connected_server_version
         return version.major, version.minor
@@ -213,7 +208,7 @@ class FleetConnection:
 
         Headers are for a message that goes in one piece.
         """
-        most = self.most_bytes
+        most = self.max_payload - _HEADER_BYTES
         try:
             if len(data) <= most:
                 await self._client.publish(subject, data, reply, dict(headers) if headers else None)
