@@ -198,9 +198,10 @@ REQUESTS = (
     ),
     Method(
         "edits/list",
-        None,
+        forms.ListEdits,
         '`{"turns": [{"turn", "agent", "at", "files": [{"path", "change"}]}]}`',
-        'The turns in which agents changed files, newest first. `change` is `"created"`, `"changed"` or `"deleted"`.',
+        'The turns in which agents changed files, newest first, or the given one. `change` is `"created"`, '
+        '`"changed"` or `"deleted"`. A turn that was undone, or is not known any more, is the error `not_found`.',
     ),
     Method("edits/text", forms.ShowEdit, '`{"text"}`', "A file before or after a turn."),
     Method(
@@ -254,8 +255,9 @@ _ASKED = (
     Method(
         "fs/readTextFile",
         None,
-        '`{"text"}`',
-        '`{"path"}`: the text of an open document with unsaved changes. null: the disk has the text.',
+        '`{"text", "isOpen"}`',
+        '`{"path"}`: the text of an open document with unsaved changes. null: the disk has the text. `isOpen`: the editor has '
+        "a document for the file, saved or not.",
     ),
     Method(
         "fs/writeTextFile",
@@ -268,7 +270,7 @@ _ASKED = (
         "terminal/create",
         None,
         "`{}`",
-        '`{"id", "title", "cwd"}`: show a terminal for a command. Dragoman runs the command; so there is no '
+        '`{"id", "command", "cwd"}`: show a terminal with this command, whole. Dragoman runs the command; so there is no '
         "`terminal/wait` and no `terminal/release`.",
     ),
 )
@@ -317,6 +319,7 @@ _FORMS: tuple[tuple[type[msgspec.Struct], str], ...] = (
     ),
     (forms.ShowQuestion, ""),
     (forms.ShowEdit, ""),
+    (forms.ListEdits, ""),
     (forms.UndoEdits, ""),
     (forms.StopTerminal, ""),
     (forms.AllowRecent, ""),

@@ -81,7 +81,7 @@ test('an answer with edits can be reviewed and undone, and what has changed sinc
   writeFileSync(mine, 'after, and mine\n');
   await editor.page.getByRole('button', { name: 'Undo These Edits' }).last().click();
   const left = await editor.modalText();
-  assert(dense(left).includes(dense('2 files were undone')), left);
+  assert(dense(left).includes(dense('The edits of 2 files were undone. 1 file was left as it is')), left);
   assert(left.includes('mine.txt'), left);
   await editor.page.keyboard.press('Escape');
   assert.deepEqual([text(changed), text(created), text(mine)], ['before\n', undefined, 'after, and mine\n']);

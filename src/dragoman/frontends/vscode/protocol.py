@@ -27,6 +27,7 @@ __all__ = [
     "EditorFeatures",
     "Initialize",
     "ListConversations",
+    "ListEdits",
     "LogIn",
     "ModelList",
     "ShowEdit",
@@ -116,6 +117,12 @@ class ShowEdit(_Form, frozen=True):
     turn: str
     path: str
     side: Literal["before", "after"]
+
+
+class ListEdits(_Form, frozen=True):
+    """A request for the edits of one turn, or of all."""
+
+    turn: str | None = None
 
 
 class UndoEdits(_Form, frozen=True):
