@@ -164,10 +164,11 @@ REQUESTS = (
     ),
     Method(
         "conversations/list",
-        forms.ListConversations,
+        None,
         '`{"conversations": [{"id", "title", "modelId", "agent", "client", "folder", "startedAt", "usedAt", "state", '
         '"keepsMemory"}]}`',
-        "The stored conversations, the latest used first. `state`: `answering`, `asking`, `waiting`, `idle`, `stored`, or "
+        "The stored conversations of the editor's folders, the latest used first. Those of other folders are the error "
+        "`not_found` for every method. When the list has changed, the editor gets `conversations/changed`, once. `state`: `answering`, `asking`, `waiting`, `idle`, `stored`, or "
         "`elsewhere` for one that another process holds.",
     ),
     Method(
@@ -236,6 +237,12 @@ _TOLD = (
     ),
     Method(
         "agent/offerChanged", None, "", '`{"modelId"}`: that agent has reported other options or commands.'
+    ),
+    Method(
+        "conversations/changed",
+        None,
+        "",
+        "The list of conversations has changed since it was read. Sent once, until it is read again.",
     ),
     Method("terminal/output", None, "", '`{"id", "data"}`: new output of a command in a terminal.'),
     Method(
@@ -332,7 +339,6 @@ _FORMS: tuple[tuple[type[msgspec.Struct], str], ...] = (
     (LoginMethod, ""),
     (TerminalLogin, ""),
     (forms.LogIn, ""),
-    (forms.ListConversations, ""),
     (forms.AskConversation, ""),
     (_Reported, "`requestId` is the id of the JSON-RPC request."),
 )

@@ -130,6 +130,9 @@ class Editor:
         self.logged: list[dict[str, Any]] = []
         self.logged_more = asyncio.Event()
         self.models_changed = asyncio.Event()
+        # How often it was told that the list of conversations has changed.
+        self.conversation_changes = 0
+        self.conversations_changed = asyncio.Event()
         # The documents that are open, by path: what their editors hold, saved or not.
         self.buffers: dict[str, str] = {}
         # What its terminals have shown, by id, and how their commands ended.
@@ -199,6 +202,9 @@ class Editor:
         elif notification.method == "terminal/exit":
             self.exits[params.pop("id")] = params
             self.terminal_news.set()
+        elif notification.method == "conversations/changed":
+            self.conversation_changes += 1
+            self.conversations_changed.set()
         elif notification.method == "lm/modelsChanged":
             self.models_changed.set()
 
