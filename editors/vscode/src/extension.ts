@@ -117,7 +117,7 @@ export function activate(context: vscode.ExtensionContext): void {
     registerAgentCommands({ backend: running, state: agents }),
     conversations,
     registerReview(running, approvals),
-    registerCommands({ backend: running, approvals, log, places }),
+    registerCommands({ backend: running, approvals, agents, log, places }),
     vscode.workspace.onDidChangeWorkspaceFolders(() =>
       running.notify('workspace/didChangeFolders', { workspaceFolders: folders() }),
     ),
