@@ -303,7 +303,7 @@ _FORMS: tuple[tuple[type[msgspec.Struct], str], ...] = (
         ModelInfo,
         (
             "Absent: as by default. `tags` has some of `agent`, `permissions`, `thinking`, `tools`, `images` "
-            "([what they mean](../vscode.md#models)), and those of the model's own."
+            "([what they mean](../vscode-details.md#models)), and those of the model's own."
         ),
     ),
     (Capabilities, ""),

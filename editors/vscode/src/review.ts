@@ -149,13 +149,13 @@ async function undoEdits(backend: Asked, turn: unknown): Promise<void> {
     }
   }
   const { undone, left } = (await ask(backend, 'edits/undo', { turn: found.turn }, UNDO_MS)) as UndoOutcome;
-  const said = undone.length === 0 ? 'Nothing was undone.' : `The edits of ${counted(undone.length)} undone.`;
+  const said = undone.length === 0 ? 'Nothing was undone.' : `The edits of ${counted(undone.length)} were undone.`;
   if (left.length === 0) {
     // Without the names: a notification turns link syntax into links.
     await vscode.window.showInformationMessage(said);
   } else {
     const detail = listed(left.map(({ path: file, why }) => `${file}: ${why}`));
-    await vscode.window.showWarningMessage(`${said} ${counted(left.length)} left as ${left.length === 1 ? 'it is' : 'they are'}:`, { modal: true, detail });
+    await vscode.window.showWarningMessage(`${said} ${counted(left.length)} ${left.length === 1 ? 'was left as it is' : 'were left as they are'}:`, { modal: true, detail });
   }
 }
 
@@ -217,7 +217,7 @@ function ask(backend: Asked, method: string, params: object, limit = ANSWER_MS):
 }
 
 function counted(files: number): string {
-  return files === 1 ? '1 file was' : `${files} files were`;
+  return files === 1 ? '1 file' : `${files} files`;
 }
 
 function listed(lines: readonly string[]): string {

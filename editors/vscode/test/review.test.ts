@@ -88,6 +88,7 @@ test('undo says what it did, and names in a dialog what it left alone', async ()
   await run(UNDO_EDITS, 't1');
   assert.deepEqual(asked.at(-1), ['edits/undo', { turn: 't1' }]);
   const [{ text, detail } = { text: '' }] = editor.messages;
+  assert.equal(text, 'The edits of 1 file were undone. 1 file was left as it is:');
   // A message could make a link of the name; a detail cannot.
   assert.deepEqual([text.includes('command:'), detail], [false, '/w/[a](command:x).ts: It has changed since.']);
 });
