@@ -69,6 +69,7 @@ test('the view of conversations follows what is said, without a click', async ()
   await editor.newChat();
   await chat.ask('@dragoman Who drinks it?', /echo: \["Who drinks it\?"\]/);
   await until('what was said now', async () => (await rows()).includes(dense('Who drinks it?')));
+  await until('the end of the answer', async () => (await view.locator('.codicon-loading').count()) === 0);
   await editor.look('agent-view');
 });
 

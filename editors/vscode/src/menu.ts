@@ -26,12 +26,12 @@ export interface Situation {
 
 const INSTALL: Entry = {
   label: '$(cloud-download) Install Dragoman',
-  detail: 'Sets up the one that this extension contains, in its own folder. It needs Python 3.11 or newer.',
+  detail: 'Into a folder of the extension. Needs Python 3.11 or newer.',
   command: 'dragoman.install',
 };
 const USE_INSTALLED: Entry = {
   label: '$(folder) Use an Installed One…',
-  detail: 'The setting dragoman.command',
+  detail: 'Name its command in the settings',
   command: 'workbench.action.openSettings',
   values: ['dragoman.command'],
 };
@@ -66,7 +66,7 @@ const OTHERS: readonly Entry[] = [
 export async function showMenu(situation: Situation): Promise<void> {
   const { state } = situation;
   const isBroken = state.name === 'failed' || state.name === 'missing';
-  const title = isBroken ? state.reason : `Dragoman: ${state.name}`;
+  const title = state.name === 'missing' ? 'Set Up Dragoman' : isBroken ? state.reason : `Dragoman: ${state.name}`;
   const first = await entriesOf(situation);
   const more = { label: '$(ellipsis) More…', command: '' };
   const rest = OTHERS.filter(({ command }) => !first.some((entry) => entry.command === command));

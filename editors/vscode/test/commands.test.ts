@@ -127,7 +127,7 @@ async function menuOf({ editor, invoke }: Pick<ReturnType<typeof registered>, 'e
 test('where Dragoman is not set up, the menu is short and begins with Install', async () => {
   const fresh = registered([], { name: 'missing', reason: 'Dragoman is not set up yet.' });
   const { title, labels } = await menuOf(fresh);
-  assert.equal(title, 'Dragoman is not set up yet.');
+  assert.equal(title, 'Set Up Dragoman');
   assert.deepEqual(labels, ['Install Dragoman', 'Use an Installed One…', 'Read the First Steps', 'Show Log']);
   fresh.editor.answers = ['Use an Installed One'];
   await fresh.invoke('menu');
