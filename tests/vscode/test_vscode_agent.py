@@ -185,6 +185,25 @@ async def test_a_mode_that_the_user_has_left_and_the_agent_reports_again_is_left
         assert _set(tmp_path) == ["yolo", "default", "default"]
 
 
+async def test_a_mode_that_the_agent_does_not_report_is_set_once_and_cannot_be_left_unnoticed(
+    tmp_path: Path,
+) -> None:
+    """What it had before is not known. So there is nothing to go back to, and no prompt is sent."""
+    async with editor_in(tmp_path) as (editor, _):
+        chat = _chosen(editor, mode="yolo")
+        await chat.say("hello")
+        await chat.say("again")
+        assert _set(tmp_path) == ["yolo"]
+        chat.options = {}
+        failed = await chat.begin("delete it").settled()
+        assert failed.kind == "agent_failed"
+        assert "still in “yolo” for mode" in failed.error.error.message
+        assert "delete it" not in _sent(tmp_path)
+        chat.options = {"modelConfiguration": {"mode": "ask"}}
+        await chat.say("look at it")
+        assert _set(tmp_path) == ["yolo", "ask"]
+
+
 @pytest.mark.parametrize("configured", ['mode = "plan"', 'options = { model = "opus" }'])
 async def test_a_configured_value_that_the_agent_does_not_keep_is_an_error(
     tmp_path: Path, configured: str

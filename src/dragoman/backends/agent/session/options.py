@@ -53,6 +53,9 @@ class SessionOptions:
         self._news: set[object] = set()
         # Values that were set of options that the agent does not report.
         self._unreported: dict[str, OptionValue] = {}
+        # Those of them that a request has set, with no value to go back to.
+        self._without_return: set[str] = set()
+        self._configured: dict[str, OptionValue] = {}
 
     @property
     def offered(self) -> tuple[ModelOption, ...]:
@@ -68,6 +71,8 @@ class SessionOptions:
             self._left,
             self._news,
             self._unreported,
+            self._without_return,
+            self._configured,
         ):
             known.clear()
 
@@ -78,6 +83,7 @@ class SessionOptions:
 
         Raises `LanguageModelError` if the agent refuses one, or reports another one.
         """
+        self._configured = {**({} if mode is None else {MODE: mode}), **options}
         if mode not in (None, self._state.mode):
             await self._put(link, session, MODE, mode or "", is_mode=True)
         for option, value in options.items():
@@ -102,13 +108,15 @@ class SessionOptions:
         return False
 
     def differs(self, wishes: Mapping[str, object]) -> bool:
-        return any(True for _ in self._changes(wishes))
+        return any(True for _ in self._changes(wishes)) or bool(self._stuck(wishes))
 
     async def apply(self, link: AgentLink, session: str, wishes: Mapping[str, object]) -> tuple[str, ...]:
         """Set what differs. Returns a notice about each option that the session does not have.
 
         Raises `LanguageModelError` if the session is not in the values that the next prompt needs.
         """
+        if stuck := self._stuck(wishes):
+            raise self._no_return(stuck)
         notices: list[str] = []
         foreign: list[tuple[str, OptionValue]] = []
         problems: list[tuple[str, OptionValue, str]] = []
@@ -140,8 +148,21 @@ class SessionOptions:
 
     def changed(self, wishes: Mapping[str, object]) -> LanguageModelError:
         """The error for a prompt whose options were set, and that the agent has changed since."""
+        if stuck := self._stuck(wishes):
+            return self._no_return(stuck)
         since = "it has changed that since"
         return self._failure([(option, value, since) for option, value in self._changes(wishes)])
+
+    def _no_return(self, stuck: Iterable[str]) -> LanguageModelError:
+        said = " ".join(
+            f"{self._name} is still in “{self._value(option)}” for {option}, and has not said what it had before."
+            for option in stuck
+        )
+        return LanguageModelError(
+            "agent_failed",
+            f"{_on_one_line(said)} The prompt was not sent.",
+            hint="Choose a value, or start a new chat.",
+        )
 
     def _failure(self, problems: Iterable[tuple[str, OptionValue, str]]) -> LanguageModelError:
         said = " ".join(
@@ -183,7 +204,7 @@ class SessionOptions:
 
     async def _set(self, link: AgentLink, session: str, option: str, value: OptionValue) -> None:
         offered, earlier = self._offered(option), self._before.get(option)
-        before = None if offered is None else offered.current
+        before = self._configured.get(option) if offered is None else offered.current
         was_unsure = option in self._unsure
         # Until the agent answers: this may be cancelled meanwhile, and the agent changes the option all the same.
         self._unsure.add(option)
@@ -199,6 +220,8 @@ class SessionOptions:
                 self._before.pop(option, None)
             raise
         self._unsure.discard(option)
+        if before is None and offered is None:
+            self._without_return.add(option)
         if before is not None and earlier is not None and before not in (value, earlier):
             self._left[option, before] = earlier
         if self._before.get(option) == value:
@@ -219,12 +242,19 @@ class SessionOptions:
         if current not in (None, value):
             raise _ReportedOther(f"it answered that this is set, and reports {self._words(option, current)}")
 
-    def _changes(self, wishes: Mapping[str, object]) -> Iterator[tuple[str, OptionValue]]:
-        wanted = {
+    def _wanted(self, wishes: Mapping[str, object]) -> dict[str, OptionValue]:
+        return {
             self._named(option): value
             for option, value in wishes.items()
             if isinstance(value, str | bool | int | float)
         }
+
+    def _stuck(self, wishes: Mapping[str, object]) -> list[str]:
+        """The options that a request has set, that this one does not name, and that cannot be set back."""
+        return sorted(self._without_return - self._wanted(wishes).keys())
+
+    def _changes(self, wishes: Mapping[str, object]) -> Iterator[tuple[str, OptionValue]]:
+        wanted = self._wanted(wishes)
         for option, value in {**self._before, **wanted}.items():
             if (option, value) in self._foreign:
                 continue
