@@ -24,6 +24,7 @@ one argument is a JSON object of options:
     state           {…}: what it says of the modes and options of a session that it opens, and remembers what it is told
     takes_not       values of modes and options that it refuses
     lost            values of modes and options, and ways to log in, that it never answers for
+    swaps           {wanted: taken}: values of modes and options that it says it takes, and reports another one of
     commands        what it says of its commands, when a session has begun
     login_file      it is logged in when that file is there, as after a login in a terminal
 """
@@ -175,10 +176,13 @@ class Agent:
             return
         if value in self.options.get("lost", []):
             return
+        taken = self.options.get("swaps", {}).get(value, value)
+        if taken != value and "modeId" in params:
+            self.tell(params["sessionId"], {"sessionUpdate": "current_mode_update", "currentModeId": taken})
         options = self.options.get("state", {}).get("configOptions")
         for option in options or []:
             if option["id"] == params.get("configId"):
-                option["currentValue"] = value
+                option["currentValue"] = taken
         incoming.reply({} if options is None or "modeId" in params else {"configOptions": options})
 
     # Sessions.
