@@ -215,6 +215,8 @@ class NodeLease:
                 )
             else:
                 # It lives if it renews. If not, it ended without giving the name back, and its lease ends.
+                if holder is None:
+                    _log.info("the lease of an earlier %s has not ended yet: waiting for that", self.node)
                 holder = (found.incarnation, sequence)
                 await asyncio.sleep(_AGAIN_SECONDS)
 
