@@ -262,7 +262,7 @@ async def test_j6_nothing_of_what_was_said_is_left_but_decisions_are(tmp_path: P
         assert await store.delete("chat")
         assert _files_with(_SECRET, tmp_path) == []
         assert _files_with("a title", tmp_path) == []
-        assert responses.find("r1", "http:") is None
+        assert await responses.find("r1", "http:") is None
         assert await store.journals("agent", "chat") == []
         assert (await store.find("one"), await store.read("one"), await store.state("one")) == (
             None,
