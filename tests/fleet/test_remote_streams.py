@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import random
+import subprocess
+import sys
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -226,7 +228,7 @@ async def test_n5_a_drain_finishes_what_is_under_way_and_loses_nothing(room: Mac
 async def test_a_gateway_that_is_gone_leaves_no_request_running(
     room: Machines, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dragoman.frontends.worker.serving.LISTENER_SECONDS", 1.0)
+    monkeypatch.setattr("dragoman.frontends.worker.serving.LISTENER_SECONDS", 4.0)
     folder = room.folder / "agent"
     running = await room.worker("w1", fake=fake(folder))
     is_cut: list[bool] = []
@@ -279,6 +281,14 @@ async def test_a_model_that_a_worker_offers_later_is_in_the_list(room: Machines)
     assert gateway.infos() == ()
     await room.worker("w1", story=script(room.folder, {"do": [{"say": "hi"}]}))
     await soon(until(lambda: [info.id for info in gateway.infos()] == ["story"]))
+
+
+async def test_a_gateway_knows_in_which_folder_an_agent_works(room: Machines) -> None:
+    folder = room.folder / "agent"
+    await room.worker("w1", fake=fake(folder), story=script(room.folder, {"do": [{"say": "hi"}]}))
+    gateway = await room.gateway()
+    assert gateway.folder("fake") == folder
+    assert gateway.folder("story") is None
 
 
 async def test_what_was_delivered_is_said_to_the_worker(room: Machines) -> None:
@@ -381,3 +391,42 @@ async def test_a_request_with_a_large_picture_and_half_a_character_arrives(room:
     picture = DataPart.image(bytes(3_000_000), "image/png")
     heard = await chat.begin(user(picture, "look \ud800 here")).end()
     assert "here" in heard.text
+
+
+async def test_n5_a_drain_under_load_loses_no_word_of_any_answer(room: Machines) -> None:
+    words = "".join(f"word{n} " for n in range(80))
+    model = script(room.folder, {"do": [{"say": words, "pace": 200}]})
+    first = await room.worker("w1", story=model)
+    await room.worker("w2", story=model)
+    gateway = await room.gateway()
+
+    async def talk() -> list[str]:
+        chat = room.chat(gateway, "story")
+        return [(await chat.say("tell")).text for _ in range(3)]
+
+    talking = [asyncio.create_task(talk()) for _ in range(20)]
+    await soon(until(lambda: first.streams > 5))
+    await first.drained()
+    assert await soon(asyncio.gather(*talking)) == [[words] * 3] * 20
+
+
+async def test_turns_are_limited_for_agents_only(room: Machines) -> None:
+    model = script(room.folder, {"do": [{"say": "a b c d e f", "pace": 20}]})
+    await room.worker("w1", WorkerLimits(max_agents=1), story=model)
+    gateway = await room.gateway()
+    heard = await asyncio.gather(*(room.chat(gateway, "story").say("tell") for _ in range(4)))
+    assert [each.text for each in heard] == ["a b c d e f"] * 4
+
+
+def test_nothing_of_the_fleet_is_imported_without_it(tmp_path: Path) -> None:
+    program = (
+        "import sys\n"
+        "from dragoman.config import Config, ScriptModel\n"
+        "from dragoman.models import Models\n"
+        "from pathlib import Path\n"
+        f"Models(Config(models={{'s': ScriptModel(path=Path({str(tmp_path / 's.jsonl')!r}))}})).get('s')\n"
+        "print([each for each in sys.modules if each == 'nats' or each.startswith(('dragoman.fleet', 'dragoman.backends.remote'))])\n"
+    )
+    (tmp_path / "s.jsonl").write_text('{"do": [{"say": "hi"}]}\n')
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"

@@ -59,6 +59,8 @@ __all__ = ["Fleet", "HintStore", "KnownPlace", "Unwilling", "WorkerPeer", "died"
 _log = logging.getLogger(__name__)
 
 PING_SECONDS = 2.0
+# Between two pings, if the first took long.
+_SHORTEST_WAIT = 0.01
 # A worker answers in milliseconds. Twice, because a message may be lost.
 _ACCEPT_SECONDS = 1.5
 # A large request is on its way for longer: pictures and files.
@@ -118,9 +120,10 @@ class WorkerPeer:
         self.streams: dict[str, RemoteStream] = {}
         self.pinging: asyncio.Task[None] | None = None
 
-    def fail(self, error: LanguageModelError) -> None:
+    def fail(self) -> None:
+        """Nothing more of this incarnation is shown."""
         for stream in self.streams.values():
-            stream.fail(error)
+            stream.fail(died(self.node))
 
 
 class Fleet:
@@ -198,6 +201,8 @@ class Fleet:
         return place.owner or None if place is not None and place.is_live else None
 
     async def close(self) -> None:
+        for peer in self._peers.values():
+            peer.fail()
         tasks = [each.pinging for each in self._peers.values()] + [self._refreshing]
         for task in tasks:
             if task is not None:
@@ -315,8 +320,12 @@ class Fleet:
         self._streams[stream.id] = peer.streams[stream.id] = stream
         if peer.pinging is None or peer.pinging.done():
             peer.pinging = asyncio.create_task(self._ping(peer))
-        # Now the worker begins.
-        await self._say(node, stream.receipt)
+        try:
+            # Now the worker begins.
+            await self._say(node, stream.receipt)
+        except asyncio.CancelledError:
+            await self.leave(peer, stream, is_over=False)
+            raise
         return peer, stream
 
     async def receipt(self, stream: RemoteStream) -> None:
@@ -358,22 +367,26 @@ class Fleet:
 
     async def _ping(self, peer: WorkerPeer) -> None:
         """Ping a worker while there are streams with it, and once more: then it knows that all are over."""
-        is_last = False
-        while not is_last:
-            is_last = not peer.streams
+        is_over = False
+        while not is_over:
+            was_empty = not peer.streams
             sent_at = self.clock()
             left = peer.validity.seconds_left(sent_at)
             if left <= 0:
-                peer.fail(died(peer.node))
                 break
             try:
                 await self._compare(peer, sent_at, min(PING_SECONDS, left))
-            except NoAnswer:
-                continue
-            except (NobodyThere, FleetUnavailable):
-                pass
-            left = peer.validity.seconds_left(self.clock())
-            await asyncio.sleep(max(min(sent_at + PING_SECONDS - self.clock(), left), 0.01))
+            except (NoAnswer, NobodyThere, FleetUnavailable) as error:
+                _log.debug("%s has not answered a ping: %s", peer.node, error)
+            except msgspec.MsgspecError:
+                _log.exception("the answer of %s to a ping cannot be read", peer.node)
+            is_over = was_empty and not peer.streams
+            if not is_over:
+                now = self.clock()
+                wait = min(sent_at + PING_SECONDS - now, peer.validity.seconds_left(now))
+                await asyncio.sleep(max(wait, _SHORTEST_WAIT))
+        # Without a wait since the last look: nobody has opened a stream in between.
+        peer.fail()
         del self._peers[peer.node, peer.incarnation]
 
     async def _compare(self, peer: WorkerPeer, sent_at: float, seconds: float) -> None:
@@ -384,7 +397,7 @@ class Fleet:
         answer = await connection.request(streams_subject(peer.node), STREAM_FORM.encode(ping), seconds)
         pong = PONG_FORM.decode(answer)
         if pong.incarnation != peer.incarnation:
-            peer.fail(died(peer.node))
+            peer.fail()
             return
         peer.validity.extend(sent_at, pong.seconds_left)
         for stream in streams:

@@ -11,6 +11,7 @@ import asyncio
 import logging
 import secrets
 from collections.abc import Callable, Iterable
+from pathlib import Path
 
 import msgspec
 from msgspec.structs import replace
@@ -121,6 +122,12 @@ class RemoteModel:
             is_user_selectable=True,
         )
 
+    @property
+    def folder(self) -> Path | None:
+        """The folder in which its agents work on the workers, unless a consumer has its own. None: it is no agent."""
+        status = self._status
+        return Path(status.folder) if status is not None and status.folder is not None else None
+
     def count_tokens(self, text: str | Message) -> int:
         return estimate_tokens(text)
 
@@ -214,7 +221,8 @@ class RemoteModel:
         """The conversations that a request may belong to, the best evidence first."""
         hints = hints_of(request, self._remote_id)
         indexed: Iterable[str] = ()
-        if self._fleet.store is not None and hints.keys:
+        # An id in the request says more than the index does.
+        if self._fleet.store is not None and hints.keys and not hints.named:
             try:
                 indexed = await self._fleet.store.hinted(hints.keys)
             except JournalStoreError as error:

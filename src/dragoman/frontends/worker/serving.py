@@ -58,6 +58,8 @@ LISTENER_SECONDS = 16.0
 # Until a gateway confirms its request. It does so at once, and again with its next ping.
 _CONFIRM_SECONDS = 10.0
 _TICK_SECONDS = 1.0
+# For what is under way when the worker stops. After a fence there is not much time.
+_STOP_SECONDS = 1.0
 # How old the measured memory of agents may be.
 _MEMORY_SECONDS = 5.0
 _RETRY_SECONDS = 5.0
@@ -165,6 +167,8 @@ class ServingWorker:
             stream.give_up()
         for task in self._tasks:
             task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=_STOP_SECONDS)
 
     # What comes.
 
@@ -184,7 +188,6 @@ class ServingWorker:
 
     async def _on_bid_request(self, received: Received) -> None:
         asked = BID_REQUEST_FORM.decode(received.data)
-        is_full, retry_after = self._is_full, _RETRY_SECONDS
         memory = None if self._limits.max_memory is None else self._limits.max_memory - self._memory_now()
         bid = Bid(
             self._lease.node,
@@ -195,8 +198,8 @@ class ServingWorker:
             memory,
             self._limits.labels,
             self.is_draining,
-            is_full,
-            retry_after,
+            self._is_full_for(asked.model),
+            _RETRY_SECONDS,
             holds=self._holds(asked.hints, only_busy=self.is_draining),
         )
         await self._answer(received, BID_FORM.encode(bid))
@@ -232,7 +235,7 @@ class ServingWorker:
             return LanguageModelError(
                 "unavailable", f"The worker {self._lease.node} takes no new requests: it stops soon."
             )
-        if self._is_full and not self._holds(named, only_busy=False):
+        if self._is_full_for(message.model) and not self._holds(named, only_busy=False):
             return LanguageModelError(
                 "rate_limited", f"The worker {self._lease.node} is full.", retry_after=_RETRY_SECONDS
             )
@@ -369,6 +372,10 @@ class ServingWorker:
     # What it says of itself.
 
     @property
+    def stream_count(self) -> int:
+        return len(self._streams)
+
+    @property
     def _turns(self) -> int:
         busy = sum(each.is_busy for each in self._models.conversations())
         return max(busy, sum(each.is_under_way for each in self._streams.values()))
@@ -377,10 +384,20 @@ class ServingWorker:
     def _agents(self) -> int:
         return sum(each.stage != "stored" for each in self._models.conversations())
 
-    @property
-    def _is_full(self) -> bool:
+    def _is_full_for(self, model: str) -> bool:
+        """Whether it has no room for another conversation with this model. Models that are no agents take none."""
+        if model not in self._offered or self._models.conversing(model) is None:
+            return False
+        busy = sum(each.is_busy for each in self._models.conversations())
+        # One that has just been accepted has no conversation yet.
+        with_agents = sum(
+            each.is_under_way and self._models.conversing(each.model) is not None
+            for each in self._streams.values()
+            if each.model in self._offered
+        )
         most = self._limits.max_memory
-        return self._turns >= self._limits.max_agents or (most is not None and self._memory_now() >= most)
+        is_out_of_memory = most is not None and self._memory_now() >= most
+        return max(busy, with_agents) >= self._limits.max_agents or is_out_of_memory
 
     def _memory_now(self) -> int:
         at, memory = self._memory
