@@ -70,14 +70,13 @@ async def _worker(
 ) -> Worker[NodeLease]:
     from dragoman.fleet.lease import NodeLease  # noqa: PLC0415 - as above
     from dragoman.fleet.servers import check_version  # noqa: PLC0415
-    from dragoman.fleet.streams import check_streams, signing_key  # noqa: PLC0415
+    from dragoman.fleet.streams import signing_key  # noqa: PLC0415
     from dragoman.frontends.worker.serving import WorkerLimits  # noqa: PLC0415
     from dragoman.frontends.worker.worker import OpenedModels, Worker  # noqa: PLC0415
     from dragoman.journal.jetstream.journals import JetStreamJournals  # noqa: PLC0415
     from dragoman.models import Models  # noqa: PLC0415
 
     check_version(connection)
-    await check_streams(connection)
     key = await signing_key(connection)
     max_memory = config.serve.max_memory_bytes or _half_of_memory()
 
@@ -147,7 +146,7 @@ class _Signals:
         from dragoman.fleet.draining import DrainState  # noqa: PLC0415 - as above
 
         serving = self._worker.serving
-        return DrainState(serving.stream_count if serving is not None else 0)
+        return DrainState(serving.status().streams if serving is not None else 0)
 
 
 def _half_of_memory() -> int | None:
