@@ -7,6 +7,7 @@ order, because they take the same way. A message of which a piece is lost is dro
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import secrets
 import ssl
@@ -42,6 +43,8 @@ _MOST_BYTES = 256 * 1024 * 1024
 _MOST_PARTIAL = 64
 _NO_RESPONDERS = "503"
 _CONNECT_SECONDS = 5
+# What is written and not sent yet gets so long.
+_CLOSE_SECONDS = 2
 # Between two attempts at the same server; another one is tried at once.
 _RECONNECT_SECONDS = 0.25
 # What is sent while the connection is down waits here, and is sent when it is up again. Streams repeat what was lost, so
@@ -169,7 +172,7 @@ class FleetConnection:
                 f"NATS at {', '.join(urls)} cannot be reached: {_words(error)}."
             ) from error
         except FleetUnavailable:
-            await client.close()
+            await _close(client)
             raise
         client.options["reconnect_time_wait"] = _RECONNECT_SECONDS
         connection = cls(client, name, is_node=shown is not None and shown.role in _NODE_ROLES)
@@ -178,7 +181,7 @@ class FleetConnection:
             await connection._listen()
             yield connection
         finally:
-            await client.close()
+            await _close(client)
 
     @property
     def is_connected(self) -> bool:
@@ -340,6 +343,13 @@ def _read(file: Path | None) -> Credentials | None:
         raise FleetUnavailable(f"The credentials {file} cannot be read: {error}.") from error
     except CredentialsError as error:
         raise FleetUnavailable(f"The credentials {file} cannot be used. {error}") from error
+
+
+async def _close(client: Client) -> None:
+    """A connection whose handshake of TLS has failed is never reported as closed."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(_CLOSE_SECONDS):
+            await client.close()
 
 
 def _words(error: Exception) -> str:
