@@ -96,7 +96,7 @@ async def _worker(
         connection,
         lambda: NodeLease.held(connection, name, "worker"),
         opened,
-        WorkerLimits(max_memory=max_memory, labels=config.fleet.labels),
+        WorkerLimits(config.conversation.max_agents, max_memory, config.fleet.labels),
     )
 
 
