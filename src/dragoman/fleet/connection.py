@@ -108,7 +108,9 @@ class FleetConnection:
         """`is_node`: with credentials of a node, for which JetStream is in another account."""
         self._client = client
         self.name = name
-        self.js: JetStreamContext = client.jetstream(**({"prefix": STORE_API} if is_node else {}))
+        # Where JetStream takes requests.
+        self.api = STORE_API if is_node else "$JS.API"
+        self.js: JetStreamContext = client.jetstream(prefix=self.api)
         self._inbox = client.new_inbox()
         self._answers: dict[str, Callable[[Received | None], None]] = {}
         self._subscriptions: list[Subscription] = []
