@@ -161,8 +161,8 @@ async def test_j1_a_snapshot_that_cannot_be_stored_is_made_later(
     monkeypatch.setattr(journals, "encode_snapshot", real)
     made += await _written(writer, number + 1, number + 30)
     assert (lost, await _stored(store)) == ([], made)
-    [(snapshots,)] = database.rows(tuple[int], "SELECT count(*) FROM journal_snapshots")
-    assert snapshots == 1
+    [(made_of_it,)] = database.rows(tuple[int], "SELECT count(*) FROM journal_snapshots")
+    assert made_of_it == 1
     found = await store.state("one")
     assert found == (ConversationFold("one").apply_all(made).state, len(made))
 

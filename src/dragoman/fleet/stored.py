@@ -5,6 +5,7 @@ A message without an acknowledgement may have been stored. So whoever writes rea
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -18,6 +19,7 @@ from nats.js.api import ConsumerConfig, DeliverPolicy, RawStreamMsg
 from dragoman.fleet.connection import FleetConnection, FleetUnavailable, NoAnswer, NobodyThere, Received
 
 __all__ = [
+    "ANSWER_SECONDS",
     "StoredMessage",
     "WrongSequence",
     "erase",
@@ -92,11 +94,14 @@ async def put(
     return acknowledged.seq
 
 
-async def last_stored(connection: FleetConnection, stream: str, subject: str) -> StoredMessage | None:
+async def last_stored(
+    connection: FleetConnection, stream: str, subject: str, seconds: float = ANSWER_SECONDS
+) -> StoredMessage | None:
     """The last message of a subject, as the stream's leader has it. Raises `NoAnswer` or `FleetUnavailable`."""
-    with naming_errors(f"{subject} could not be read in time"):
+    with naming_errors(f"{subject} could not be read within {seconds:g} seconds"):
         try:
-            return _stored(await connection.js.get_last_msg(stream, subject))
+            async with asyncio.timeout(seconds):
+                return _stored(await connection.js.get_last_msg(stream, subject))
         except nats.js.errors.NotFoundError as error:
             _check_found(stream, error)
             return None

@@ -20,7 +20,14 @@ from dragoman.frontends.http.stream import ResponseStream
 from dragoman.frontends.http.stream_rebuild import PartOrEnd, last_events, server_ended
 from dragoman.journal.events import AnyEvent, UnreadableJournal
 from dragoman.journal.response_events import PartsReported, ResponseClosed
-from dragoman.journal.store import LEASE_SECONDS, JournalConflict, JournalStore, JournalStoreError
+from dragoman.journal.store import (
+    LEASE_SECONDS,
+    Claim,
+    HeldElsewhere,
+    JournalConflict,
+    JournalStore,
+    JournalStoreError,
+)
 from dragoman.journal.writer import Journals
 from dragoman.lm import JsonObject
 
@@ -116,7 +123,7 @@ async def _read_or_close(store: JournalStore, id_: str, after: int) -> tuple[lis
         if any(isinstance(event, ResponseClosed) for event in events):
             return events, False
         last = after + len(entries)
-        match await store.claim(id_, last):
+        match await _claim(store, id_, last):
             case "held":
                 return events, True
             case "gone":
@@ -127,6 +134,13 @@ async def _read_or_close(store: JournalStore, id_: str, after: int) -> tuple[lis
                     await store.append(id_, last, [(time.time(), _ended_early())], holds=False)
             case "changed":
                 pass
+
+
+async def _claim(store: JournalStore, id_: str, last: int) -> Claim:
+    try:
+        return await store.claim(id_, last)
+    except HeldElsewhere:
+        return "held"
 
 
 def _ended_early() -> ResponseClosed:
