@@ -149,9 +149,10 @@ coverage: $(VENV)/dev.stamp $(EXTENSION)/node_modules/.stamp ## branch coverage 
 	@$(BIN)/python -m pytest -n 3 --cov --cov-report=term-missing:skip-covered --cov-fail-under=90 $(ARGS)
 
 # What decides, and does nothing else: of backends/agent, all that docs/architecture.md says is without I/O. Hypothesis looks in the same places each time, and in few: a branch is taken, or it is not, and `make test-long` searches.
-CORE_TESTS := tests/acp_wire tests/agent tests/checker tests/conversations tests/forms tests/journal tests/lm tests/loop tests/permissions tests/policy tests/tools tests/security/test_hostile_agent.py tests/fuzz/test_fuzz_found.py
+CORE_TESTS := tests/acp_wire tests/agent tests/checker tests/conversations tests/fleet/test_hints.py tests/fleet/test_placement.py tests/fleet/test_window.py tests/forms tests/journal tests/lm tests/loop tests/permissions tests/policy tests/tools tests/security/test_hostile_agent.py tests/fuzz/test_fuzz_found.py
 CORE := diffs.py globs.py forms/check.py forms/extraction.py lm/*.py loop/*.py permissions/*.py tools/*.py tools/when/*.py checker/check.py checker/probes.py checker/verdicts.py \
   $(patsubst %,conversations/%.py,context history identify ids records vscode_results) \
+  $(patsubst %,fleet/%.py,hints placement window) \
   $(patsubst %,journal/%.py,agent_events chat_agents chat_events chat_fold content event events finding fold masking permission_event response_events) \
   $(patsubst %,policy/%.py,arguments command_conditions examples git_folders match matching options path_patterns policy requested rule shell_builtins simple_command words wrappers) \
   $(patsubst %,backends/agent/%.py,profile/observations machine/machine machine/lost_results machine/types prompt/demands prompt/prompting prompt/replay prompt/session_context \
@@ -171,7 +172,7 @@ pins: ## resolve requirements/ anew from pyproject.toml (needs uv)
 	uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --no-strip-extras \
 	  --upgrade --extra build pyproject.toml -o requirements/run.txt
 	uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --no-strip-extras \
-	  --upgrade --extra build --extra dev -c requirements/run.txt pyproject.toml -o requirements/dev.txt
+	  --upgrade --extra build --extra dev --extra fleet -c requirements/run.txt pyproject.toml -o requirements/dev.txt
 
 clean: ## remove the environment and all caches
 	rm -rf $(VENV) dist $(EXTENSION)/dist $(EXTENSION)/node_modules $(EXTENSION)/packaging/node_modules .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage

@@ -22,6 +22,7 @@ from dragoman.permissions.inbox import (
     InboxOutcome,
     InboxQuestion,
     QuestionClosed,
+    Reach,
 )
 from dragoman.store import Database
 from fake_agent.steps import prompt
@@ -47,8 +48,8 @@ class Console:
     def __post_init__(self) -> None:
         self.bridge.permissions.inbox.connect(self, _ADDRESS, f"Open {_ADDRESS}, and try again.")
 
-    def is_reachable(self, connection: str) -> bool:
-        return self.is_there and connection == "test"
+    def reach(self) -> Reach:
+        return Reach(connections=frozenset({"test"} if self.is_there else ()))
 
     def opened(self, question: InboxQuestion) -> None:
         self.asked.put_nowait(question)

@@ -26,7 +26,7 @@ from dragoman.journal.sqlite.journals import SqliteJournals
 from dragoman.journal.sqlite.owners import own_name
 from dragoman.journal.store import JournalInfo
 from dragoman.lm import JsonObject, TextPart, ThinkingPart
-from dragoman.store import Database, ResponseStore, StoredResponse
+from dragoman.store import Database, SqliteResponses, StoredResponse
 from stored_journals import AGENT, CHAT, EDITOR, GRANT, NONCE, START, store
 
 
@@ -238,7 +238,7 @@ async def _add_http(state: Path) -> None:
     with Database.open(state) as database:
         now = datetime.now(UTC)
         row = StoredResponse(_RESPONSE, "http:", None, now, b"One two.", "httpagenthttpage")
-        ResponseStore(database).save(row)
+        await SqliteResponses(database).save(row)
 
 
 def _words(shown: str) -> list[str]:
@@ -308,7 +308,7 @@ def test_deleting_a_response_deletes_what_http_clients_get_of_it(
     assert main(["conversations", "delete", _RESPONSE]) == 0
     assert f"Conversation {_RESPONSE} is deleted." in capsys.readouterr().out
     with Database.open(state) as database:
-        assert ResponseStore(database).find(_RESPONSE, "http:") is None
+        assert asyncio.run(SqliteResponses(database).find(_RESPONSE, "http:")) is None
         # As with DELETE /v1/responses/{id}.
         assert asyncio.run(SqliteJournals(database).find("httpagenthttpage")) is None
     assert b"One two." not in b"".join(path.read_bytes() for path in state.glob("dragoman.db*"))

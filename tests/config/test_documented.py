@@ -12,6 +12,8 @@ from dragoman.config import (
     ChatConfig,
     ConsoleConfig,
     ConversationConfig,
+    FleetConfig,
+    FleetModel,
     JournalConfig,
     KeyConfig,
     Loop,
@@ -72,6 +74,7 @@ def _default(field: msgspec.structs.FieldInfo) -> str | None:
         ("Agents", AcpModel),
         ("Scripts", ScriptModel),
         ("Endpoints", ResponsesModel),
+        ("Models of a fleet", FleetModel),
         ("`[conversation]`", ConversationConfig),
         ("`[journal]`", JournalConfig),
         ("`[tools]`", Tools),
@@ -81,12 +84,14 @@ def _default(field: msgspec.structs.FieldInfo) -> str | None:
         ("`[serve]`", Serve),
         ("`[console]`", ConsoleConfig),
         ("`[keys.NAME]`", KeyConfig),
+        ("`[fleet]`", FleetConfig),
     ],
 )
 def test_every_key_is_documented_with_its_default(section: str, table: type[msgspec.Struct]) -> None:
     documented = _documented(section)
     fields = {field.name: field for field in msgspec.structs.fields(table)}
-    own = {name: field for name, field in fields.items() if name not in _OF_EVERY_MODEL}
+    elsewhere = _OF_EVERY_MODEL if fields.keys() >= _OF_EVERY_MODEL else set()
+    own = {name: field for name, field in fields.items() if name not in elsewhere}
     assert documented.keys() == own.keys()
     for name, field in own.items():
         default = _default(field)

@@ -251,7 +251,7 @@ def test_the_text_of_the_file_is_not_shown_with_the_configuration(tmp_path: Path
         ),
         (
             "[zzz]\n",
-            "1: unknown table [zzz]. Known here: [models], [conversation], [journal], [tools], [chat], [[policy]], [loop], [serve], [console], [keys].",
+            "1: unknown table [zzz]. Known here: [models], [conversation], [journal], [tools], [chat], [[policy]], [loop], [serve], [console], [keys], [fleet].",
         ),
         ("tools_ = 5\n", '1: unknown key "tools_" outside of any table. Did you mean [tools]?'),
         (
@@ -338,7 +338,7 @@ def test_the_text_of_the_file_is_not_shown_with_the_configuration(tmp_path: Path
             '3: "example.com" in [tools.urls]: ',
         ),
         ("[tools.eligible]\nrun = 0\n", '2: "run" in [tools.eligible]: expected true or false, found 0.'),
-        ("[models.a]\n", '1: [models.a] lacks "kind": "acp", "responses" or "script".'),
+        ("[models.a]\n", '1: [models.a] lacks "kind": "acp", "responses", "script" or "fleet".'),
         ("[models]\na = 1\n", '2: "a" in [models]: expected a table, found 1.'),
         (
             '[models.a]\nkind = "script"\n',
@@ -347,13 +347,13 @@ def test_the_text_of_the_file_is_not_shown_with_the_configuration(tmp_path: Path
         (
             '[models.a]\nname = "x"\nkind = "scrpt"\n',
             (
-                '3: "kind" in [models.a]: expected "acp", "responses" or "script", found "scrpt". '
+                '3: "kind" in [models.a]: expected "acp", "responses", "script" or "fleet", found "scrpt". '
                 'Did you mean "script"?'
             ),
         ),
         (
             "[models.a]\nkind = 1\n",
-            '2: "kind" in [models.a]: expected "acp", "responses" or "script", found 1.',
+            '2: "kind" in [models.a]: expected "acp", "responses", "script" or "fleet", found 1.',
         ),
         (
             '[models."my model"]\nkind = "acp"\n',
@@ -405,6 +405,22 @@ def test_the_text_of_the_file_is_not_shown_with_the_configuration(tmp_path: Path
         (
             '[serve]\nport = 1\nhost = "0.0.0.0"\n',
             '3: "host" in [serve]: with "0.0.0.0" other machines can connect, so add "api_keys", or [keys.NAME].',
+        ),
+        (
+            '[models.far]\nkind = "fleet"\n',
+            '1: [models.far] is a model of a fleet, and there is none. Add [fleet] with its "url".',
+        ),
+        (
+            '[fleet]\nname = "one"\n',
+            '2: "name" in [fleet] needs "url": without it there is no fleet.',
+        ),
+        (
+            '[fleet]\nurl = "nats://127.0.0.1:4222"\ntls_ca = "ca.pem"\n',
+            '3: "tls_ca" in [fleet] is for TLS, and a nats:// address does not ask for that. Write tls:// in "url".',
+        ),
+        (
+            '[fleet]\nurl = "nats://me:secret@127.0.0.1:4222"\n',
+            '2: "url" in [fleet]: expected a nats:// or tls:// address, without a password, or a list [ … ] of texts in quotes, found a text.',
         ),
         (
             '[console]\nurl = "http://console.example/"\n',

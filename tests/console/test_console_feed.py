@@ -131,22 +131,22 @@ async def test_a_person_is_reachable_while_a_deciding_page_is_open_and_answers_b
     Clock.now = 5.0
     feed = feed_of()
     feed.open(session_of(role="watch"))
-    assert not feed.is_reachable("http:a")
+    assert not feed.reach().covers("http:a")
     alice = session_of(ALICE)
     stream = feed.open(alice)
-    assert feed.is_reachable("http:a")
-    assert not feed.is_reachable("http:b")
+    assert feed.reach().covers("http:a")
+    assert not feed.reach().covers("http:b")
     Clock.now += REACHABLE_SECONDS
-    assert feed.is_reachable("http:a")
+    assert feed.reach().covers("http:a")
     Clock.now += 0.1
-    assert not feed.is_reachable("http:a")
+    assert not feed.reach().covers("http:a")
     # A page that names another stream has an open one, but nothing was heard of that.
     assert feed.seen(alice, "another")
-    assert not feed.is_reachable("http:a")
+    assert not feed.reach().covers("http:a")
     assert feed.seen(alice, stream.id)
-    assert feed.is_reachable("http:a")
+    assert feed.reach().covers("http:a")
     feed.end_session(alice)
-    assert not feed.is_reachable("http:a")
+    assert not feed.reach().covers("http:a")
 
 
 async def test_a_stream_is_counted_until_it_closes() -> None:
@@ -158,7 +158,7 @@ async def test_a_stream_is_counted_until_it_closes() -> None:
     feed.close_stream(stream)
     assert counts == [1, 0]
     assert not feed.seen(session, stream.id)
-    assert not feed.is_reachable("http:a")
+    assert not feed.reach().covers("http:a")
 
 
 async def test_a_dead_stream_makes_room_and_a_live_one_does_not() -> None:

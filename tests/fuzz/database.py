@@ -14,8 +14,9 @@ from dragoman.journal.agent_events import ReplyEnded, RequestReceived, SessionCh
 from dragoman.journal.event import JournalStarted
 from dragoman.journal.events import StampedEvent, UnreadableJournal, decode_events, encode_events
 from dragoman.journal.fold import ConversationFold
-from dragoman.journal.sqlite.journals import SqliteJournals, decode_snapshot, encode_snapshot
-from dragoman.store import ApprovalStore, Database, ResponseStore, StoreError
+from dragoman.journal.snapshots import decode_snapshot, encode_snapshot
+from dragoman.journal.sqlite.journals import SqliteJournals
+from dragoman.store import ApprovalStore, Database, SqliteResponses, StoreError
 from dragoman.store.from_0_1 import import_conversations
 from dragoman.store.journal_rows import SPACE
 from fuzz.check import Check
@@ -216,7 +217,7 @@ def stored_rows() -> Iterator[Check]:
                 return
             for read in (
                 ApprovalStore(database).list,
-                lambda: ResponseStore(database).find("a", "b"),
+                lambda: runner.run(SqliteResponses(database).find("a", "b")),
                 lambda: runner.run(journals.journals("agent")),
                 lambda: runner.run(journals.heads("demo", None)),
                 lambda: runner.run(journals.find("c")),

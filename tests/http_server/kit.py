@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -84,6 +84,9 @@ class Held:
 
     async def learn(self) -> None:
         return
+
+    async def recall_permissions(self, model_id: str, call_ids: Iterable[str]) -> None:
+        """All that waits is known."""
 
     def infos(self) -> tuple[ModelInfo, ...]:
         return tuple(model.info for model in self._models.values())

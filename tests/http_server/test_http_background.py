@@ -1,11 +1,10 @@
 """J4: background responses: they run without their client, and their streams resume."""
 
 import asyncio
-import json
 import logging
 import os
 from asyncio import FIRST_COMPLETED
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import ExitStack, asynccontextmanager, closing, contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -20,62 +19,21 @@ from dragoman.journal.event import JournalStarted
 from dragoman.journal.sqlite.journals import SqliteJournals
 from dragoman.journal.store import JournalStoreError
 from dragoman.lm import (
-    CancellationToken,
     DataPart,
     GuardedModel,
     LanguageModelError,
-    Part,
-    Request,
-    Sink,
-    TextPart,
     ThinkingPart,
     ToolCallPart,
 )
 from dragoman.lm.json import encode
 from dragoman.lm.parts import CONVERSATION
-from dragoman.store import Database, ResponseStore, StoreError
-from http_server.kit import TOOL, Answered, Held, Json, Site, site_of, soon
+from dragoman.store import Database, SqliteResponses, StoreError
+from http_server.background_kit import Reader, Stepwise, started, text_of
+from http_server.kit import TOOL, Held, Json, Site, site_of, soon
 from http_server.stream_check import check_events, check_resource
 from lm.providers import Provider
 
 _DONE = b"data: [DONE]\n\n"
-
-
-class Stepwise:
-    """A model that reports what the test puts in, and ends when the test says so."""
-
-    def __init__(self) -> None:
-        self.steps: asyncio.Queue[Part | LanguageModelError | None] = asyncio.Queue()
-        self.started = 0
-        self.was_cancelled = False
-
-    async def __call__(self, _request: Request, sink: Sink, token: CancellationToken) -> None:
-        self.started += 1
-        cancelled = asyncio.Event()
-        token.on_cancel(cancelled.set)
-        leaving = asyncio.create_task(cancelled.wait())
-        while True:
-            getting = asyncio.create_task(self.steps.get())
-            await asyncio.wait({getting, leaving}, return_when=asyncio.FIRST_COMPLETED)
-            if not getting.done():
-                getting.cancel()
-                self.was_cancelled = True
-                return
-            step = getting.result()
-            if step is None:
-                leaving.cancel()
-                return
-            if isinstance(step, LanguageModelError):
-                leaving.cancel()
-                raise step
-            sink.report(step)
-            await sink.drain()
-
-    def say(self, *texts: str, ends: bool = False) -> None:
-        for text in texts:
-            self.steps.put_nowait(TextPart(text))
-        if ends:
-            self.steps.put_nowait(None)
 
 
 class Place:
@@ -110,51 +68,10 @@ async def _place(folder: Path) -> AsyncIterator[Place]:
             await place.close()
 
 
-class Reader:
-    """A client that reads a stream, and can leave."""
-
-    def __init__(self, site: Site, method: str, path: str, body: Json | None = None) -> None:
-        self.leave = asyncio.Event()
-        self.events: list[Json] = []
-        self.raw = b""
-        self._news = asyncio.Event()
-        content = b"" if body is None else json.dumps(body).encode()
-        self.task: asyncio.Task[Answered] = asyncio.create_task(
-            site.call(method, path, content, leave=self.leave, heard=self._hear)
-        )
-
-    def _hear(self, write: bytes) -> None:
-        self.raw += write
-        for piece in write.decode().strip().split("\n\n"):
-            data = piece.partition("data: ")[2]
-            if data != "[DONE]":
-                self.events.append(json.loads(data))
-        self._news.set()
-
-    async def until(self, is_enough: Callable[[list[Json]], bool]) -> None:
-        while not is_enough(self.events):
-            self._news.clear()
-            await soon(self._news.wait())
-
-    async def until_said(self, text: str) -> None:
-        await self.until(lambda events: any(event.get("delta") == text for event in events))
-
-
-def _started(site: Site, **fields: object) -> Reader:
-    body = {"model": "m", "input": "x", "background": True, "stream": True, **fields}
-    return Reader(site, "POST", "/v1/responses", body)
-
-
 async def _ended(site: Site, id_: str) -> Json:
     """The response when it has ended: by its stream, which ends with it."""
     await soon(Reader(site, "GET", f"/v1/responses/{id_}?stream=true").task)
     return (await site.get(f"/v1/responses/{id_}")).response
-
-
-def _text(response: Json) -> str:
-    return "".join(
-        part["text"] for item in response["output"] if item["type"] == "message" for part in item["content"]
-    )
 
 
 async def test_j4_a_background_response_is_returned_at_once_and_read_while_it_runs(tmp_path: Path) -> None:
@@ -167,7 +84,7 @@ async def test_j4_a_background_response_is_returned_at_once_and_read_while_it_ru
         place.model.say("One ", "two ")
         await reader.until_said("two ")
         now = (await site.get(path)).response
-        assert (now["status"], _text(now)) == ("in_progress", "One two ")
+        assert (now["status"], text_of(now)) == ("in_progress", "One two ")
         assert now["output"][0]["status"] == "in_progress"
         (item,) = (await site.get(f"{path}/input_items")).json["data"]
         assert item["content"][0]["text"] == "x"
@@ -178,11 +95,11 @@ async def test_j4_a_background_response_is_returned_at_once_and_read_while_it_ru
         streamed = check_events((await soon(reader.task)).data)
         whole = (await site.get(path)).response
         assert whole == streamed
-        assert (whole["status"], _text(whole), whole["background"]) == ("completed", "One two three.", True)
+        assert (whole["status"], text_of(whole), whole["background"]) == ("completed", "One two three.", True)
         # It is a stored response like any other.
         place.model.say("Next.", ends=True)
         after = (await site.create(input="y", previous_response_id=begun["id"])).response
-        assert _text(after) == "Next."
+        assert text_of(after) == "Next."
 
 
 @pytest.mark.parametrize("stream", ["maybe", "2", "truefalse"])
@@ -190,7 +107,7 @@ async def test_j4_stream_is_true_or_false(tmp_path: Path, stream: str) -> None:
     async with _place(tmp_path) as place:
         site = place.site()
         place.model.say("Yes.", ends=True)
-        first = _started(site)
+        first = started(site)
         await soon(first.task)
         path = f"/v1/responses/{first.events[0]['response']['id']}"
         refused = await site.get(f"{path}?stream={stream}")
@@ -204,7 +121,7 @@ async def test_j4_stream_is_true_or_false(tmp_path: Path, stream: str) -> None:
 async def test_j4_a_client_that_disconnects_cancels_nothing(tmp_path: Path) -> None:
     async with _place(tmp_path) as place:
         site = place.site()
-        reader = _started(site)
+        reader = started(site)
         place.model.say("One ")
         await reader.until_said("One ")
         reader.leave.set()
@@ -212,7 +129,7 @@ async def test_j4_a_client_that_disconnects_cancels_nothing(tmp_path: Path) -> N
         assert not reader.raw.endswith(_DONE)
         place.model.say("two.", ends=True)
         whole = await _ended(site, reader.events[0]["response"]["id"])
-        assert (whole["status"], _text(whole)) == ("completed", "One two.")
+        assert (whole["status"], text_of(whole)) == ("completed", "One two.")
         assert not place.model.was_cancelled
 
 
@@ -220,7 +137,7 @@ async def test_j4_a_stream_resumes_with_exactly_the_missing_events(tmp_path: Pat
     """From each number: while the first reader still reads, after the end, and in another process."""
     async with _place(tmp_path) as place:
         site = place.site()
-        first = _started(site, tools=[TOOL])
+        first = started(site, tools=[TOOL])
         model = place.model
         model.steps.put_nowait(ThinkingPart("Hm."))
         model.say("One ", "two ")
@@ -245,7 +162,7 @@ async def test_j4_a_stream_resumes_with_exactly_the_missing_events(tmp_path: Pat
 async def test_j4_a_response_is_replayed_as_it_was_opened_whatever_the_setting_is_now(tmp_path: Path) -> None:
     async with _place(tmp_path) as place:
         site = place.site(serve=Serve(reasoning_events="spec"))
-        first = _started(site)
+        first = started(site)
         place.model.steps.put_nowait(ThinkingPart("Hm."))
         place.model.say("Yes.", ends=True)
         opened = check_events((await soon(first.task)).data)
@@ -269,12 +186,12 @@ async def _all_resumed(site: Site, path: str, first: Reader) -> int:
 async def test_j4_a_response_is_cancelled_by_its_id(tmp_path: Path) -> None:
     async with _place(tmp_path) as place:
         site = place.site()
-        reader = _started(site)
+        reader = started(site)
         place.model.say("One ")
         await reader.until_said("One ")
         path = f"/v1/responses/{reader.events[0]['response']['id']}"
         cancelled = (await site.call("POST", f"{path}/cancel", b"")).response
-        assert (cancelled["status"], _text(cancelled)) == ("cancelled", "One ")
+        assert (cancelled["status"], text_of(cancelled)) == ("cancelled", "One ")
         assert place.model.was_cancelled
         await soon(reader.task)
         assert reader.events[-1]["response"] == cancelled
@@ -331,7 +248,7 @@ async def test_j4_a_process_that_died_leaves_a_response_that_failed(tmp_path: Pa
     """The first site stands for a process that was killed: its name is that of no process, and it stores no end."""
     async with _place(tmp_path) as place:
         dead = place.site(owner="0 dead")
-        reader = _started(dead)
+        reader = started(dead)
         place.model.say("One ")
         await reader.until_said("One ")
         path = f"/v1/responses/{reader.events[0]['response']['id']}"
@@ -360,14 +277,14 @@ async def test_j4_another_process_that_lives_is_followed(tmp_path: Path) -> None
     """The response is held by a process that lives: this one, under its own name."""
     async with _place(tmp_path) as place:
         site, other = place.site(), place.site(owner="0 another")
-        first = _started(site)
+        first = started(site)
         place.model.say("One ")
         await first.until_said("One ")
         path = f"/v1/responses/{first.events[0]['response']['id']}"
         reader = Reader(other, "GET", f"{path}?stream=true")
         await reader.until_said("One ")
         now = (await other.get(path)).response
-        assert (now["status"], _text(now)) == ("in_progress", "One ")
+        assert (now["status"], text_of(now)) == ("in_progress", "One ")
         refused = await other.call("POST", f"{path}/cancel", b"")
         assert (refused.status, refused.error["code"]) == (409, "runs_elsewhere")
         assert (await other.call("DELETE", path, b"")).status == 409
@@ -383,7 +300,7 @@ async def test_j4_without_stored_content_streams_resume_only_from_memory(
 ) -> None:
     async with _place(tmp_path) as place:
         site = place.site(content=content)
-        first = _started(site)
+        first = started(site)
         place.model.say("A secret word", ends=True)
         await soon(first.task)
         whole = check_events(first.events)
@@ -407,7 +324,7 @@ async def test_j4_without_stored_content_events_beyond_what_memory_has_are_refus
     monkeypatch.setattr("dragoman.frontends.http.background_run._MEMORY_BYTES", 1_000)
     async with _place(tmp_path) as place:
         site = place.site(content=content)
-        first = _started(site)
+        first = started(site)
         place.model.say(*(f"{number} " * 20 for number in range(30)), ends=True)
         await soon(first.task)
         whole = check_events(first.events)
@@ -418,7 +335,7 @@ async def test_j4_without_stored_content_events_beyond_what_memory_has_are_refus
         assert (await site.get(path)).response == whole
         place.model.say("Next.", ends=True)
         after = (await site.create(input="y", previous_response_id=whole["id"])).response
-        assert _text(after) == "Next."
+        assert text_of(after) == "Next."
 
 
 async def test_j4_background_needs_a_store_and_has_a_limit(tmp_path: Path) -> None:
@@ -438,7 +355,7 @@ async def test_j4_background_needs_a_store_and_has_a_limit(tmp_path: Path) -> No
 async def test_j4_a_server_that_ends_waits_and_then_records_a_failure(tmp_path: Path) -> None:
     async with _place(tmp_path) as place:
         site = place.site()
-        reader = _started(site)
+        reader = started(site)
         place.model.say("One ")
         await reader.until_said("One ")
         hurry = asyncio.Event()
@@ -448,7 +365,7 @@ async def test_j4_a_server_that_ends_waits_and_then_records_a_failure(tmp_path: 
         await soon(finishing)
         await soon(reader.task)
         failed = reader.events[-1]["response"]
-        assert (failed["status"], failed["error"]["code"], _text(failed)) == (
+        assert (failed["status"], failed["error"]["code"], text_of(failed)) == (
             "failed",
             "server_ended",
             "One ",
@@ -480,7 +397,7 @@ async def test_j4_nothing_of_a_background_response_is_told_to_another_key(tmp_pa
 async def test_j4_what_is_deleted_is_in_no_file(tmp_path: Path, is_running: bool) -> None:  # noqa: FBT001
     async with _place(tmp_path) as place:
         site = place.site()
-        reader = _started(site, input="Question-4711")
+        reader = started(site, input="Question-4711")
         place.model.say("Answer-", "0815", ends=not is_running)
         await reader.until_said("0815")
         if not is_running:
@@ -511,7 +428,7 @@ async def test_j4_a_long_response_resumes_beyond_what_memory_has(
     monkeypatch.setattr("dragoman.frontends.http.background_run._BATCH_BYTES", 2_000)
     async with _place(tmp_path) as place:
         site = place.site()
-        first = _started(site)
+        first = started(site)
         place.model.say(*(f"{number} " * 20 for number in range(300)))
         await first.until_said("299 " * 20)
         run = site.service.background._running[first.events[0]["response"]["id"]]
@@ -548,7 +465,7 @@ async def test_j4_a_response_whose_journal_has_no_end_is_returned_and_not_stream
     """The store fails when the end is written; the response itself is stored."""
     async with _place(tmp_path) as place:
         site = place.site()
-        first = _started(site)
+        first = started(site)
         place.model.say("One ")
         await first.until_said("One ")
         store = site.service.background._journals.store
@@ -575,7 +492,7 @@ async def test_j4_a_response_that_completed_while_the_store_failed_did_complete(
     """Neither the end of the journal nor the response could be written. This process still knows both."""
     async with _place(tmp_path) as place:
         site = place.site()
-        first = _started(site)
+        first = started(site)
         place.model.say("One ")
         await first.until_said("One ")
         store = site.service.background._journals.store
@@ -584,12 +501,12 @@ async def test_j4_a_response_that_completed_while_the_store_failed_did_complete(
         async def fails(*_arguments: object, **_named: object) -> int:
             raise JournalStoreError("The disk is full.")
 
-        def fails_too(*_arguments: object) -> None:
+        async def fails_too(*_arguments: object) -> None:
             raise StoreError(tmp_path, "The disk is full.", "Make room.")
 
         with monkeypatch.context() as patch:
             patch.setattr(store, "append", fails)
-            patch.setattr(ResponseStore, "update", fails_too)
+            patch.setattr(SqliteResponses, "update", fails_too)
             place.model.say("two.", ends=True)
             await soon(first.task)
             whole = check_events(first.events)
@@ -608,9 +525,10 @@ async def test_j4_a_client_that_follows_another_process_does_not_make_it_wait(
 ) -> None:
     """Each look reads. A claim is a write, for which other processes wait; one at the beginning is enough."""
     monkeypatch.setattr("dragoman.frontends.http.response_journals._LOOK_SECONDS", 0)
+    monkeypatch.setattr("dragoman.journal.sqlite.journals._LOOK_SECONDS", 0)
     async with _place(tmp_path) as place:
         site, other = place.site(), place.site(owner="0 another")
-        first = _started(site)
+        first = started(site)
         place.model.say("One ")
         await first.until_said("One ")
         store = other.service.background._journals.store
@@ -657,7 +575,7 @@ async def test_j4_deleting_an_agents_conversation_deletes_the_events_of_its_resp
         report = encode({"conversation": "c1", "evidence": "none", "kind": "fresh"})
         place.model.steps.put_nowait(DataPart(CONVERSATION, report))
         place.model.say("Answer-4711", ends=True)
-        first = _started(site)
+        first = started(site)
         await soon(first.task)
         path = f"/v1/responses/{first.events[0]['response']['id']}"
         assert _in_files(tmp_path, b"Answer-4711")
@@ -678,7 +596,7 @@ async def test_j4_the_last_response_takes_its_agents_conversation_with_it(tmp_pa
         for _ in range(2):
             place.model.steps.put_nowait(DataPart(CONVERSATION, report))
             place.model.say("Yes.", ends=True)
-            first = _started(site)
+            first = started(site)
             await soon(first.task)
             ids.append(first.events[0]["response"]["id"])
         await site.call("DELETE", f"/v1/responses/{ids[0]}", b"")
@@ -700,7 +618,7 @@ async def test_j4_deleting_waits_until_the_agent_has_stopped(
         report = encode({"conversation": "c1", "evidence": "none", "kind": "fresh"})
         place.model.steps.put_nowait(DataPart(CONVERSATION, report))
         place.model.say("One ")
-        first = _started(site)
+        first = started(site)
         await first.until_said("One ")
         has_looked = asyncio.Event()
         find = store.find
@@ -735,7 +653,7 @@ async def test_j4_a_conversation_that_stays_in_use_is_named_in_the_log(
         report = encode({"conversation": "c1", "evidence": "none", "kind": "fresh"})
         place.model.steps.put_nowait(DataPart(CONVERSATION, report))
         place.model.say("One.", ends=True)
-        first = _started(site)
+        first = started(site)
         await soon(first.task)
         await site.call("DELETE", f"/v1/responses/{first.events[0]['response']['id']}", b"")
         assert await store.find("c1") is not None
@@ -747,15 +665,15 @@ async def test_j4_the_events_of_a_response_are_kept_as_long_as_the_response(tmp_
     async with _place(tmp_path) as place:
         site = place.site()
         place.model.say("One.", ends=True)
-        first = _started(site)
+        first = started(site)
         await soon(first.task)
         id_ = first.events[0]["response"]["id"]
         store = site.service.background._journals.store
         assert store is not None
         with closing(Database.open(tmp_path)) as database:
-            responses = ResponseStore(database)
+            responses = SqliteResponses(database)
             later = datetime.now(UTC) + timedelta(days=3)
-            responses.touch([id_], later)
+            await responses.touch([id_], "http:", later)
             now, keep = later + timedelta(days=1), timedelta(days=2)
             assert await store.forget_unused(now, keep) == 0
         assert b"".join((await site.get(f"/v1/responses/{id_}?stream=true")).writes) == first.raw

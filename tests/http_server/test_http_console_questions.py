@@ -19,7 +19,14 @@ from dragoman.frontends.http.auth import AccessCheck
 from dragoman.frontends.http.running import bound, serve
 from dragoman.journal.agent_events import PermissionDecided, PermissionRequested
 from dragoman.journal.sqlite.journals import SqliteJournals
-from dragoman.permissions.inbox import Inbox, InboxDecision, InboxOutcome, InboxQuestion, QuestionClosed
+from dragoman.permissions.inbox import (
+    Inbox,
+    InboxDecision,
+    InboxOutcome,
+    InboxQuestion,
+    QuestionClosed,
+    Reach,
+)
 from dragoman.store import Database
 from fake_agent.demo import COMMAND as DEMO
 from fake_agent.steps import prompt
@@ -54,8 +61,8 @@ class Person:
         self._asked: asyncio.Queue[InboxQuestion] = asyncio.Queue()
         self._closed: asyncio.Queue[InboxOutcome] = asyncio.Queue()
 
-    def is_reachable(self, _connection: str) -> bool:
-        return self.is_there
+    def reach(self) -> Reach:
+        return Reach(everyone=self.is_there)
 
     def opened(self, question: InboxQuestion) -> None:
         self._asked.put_nowait(question)
@@ -368,7 +375,7 @@ async def test_a_response_that_cannot_be_stored_is_held_to_its_end(
     async with _room(tmp_path, _HASTY) as room:
         tried = asyncio.Event()
 
-        def save(*_given: object) -> bool:
+        async def save(*_given: object) -> bool:
             tried.set()
             return False
 

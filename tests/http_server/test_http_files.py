@@ -158,17 +158,17 @@ async def test_r10_where_nothing_is_stored_files_are_in_memory(
     assert _PNG not in _written(tmp_path)
 
 
-def test_files_in_memory_are_bounded_and_the_least_recently_used_goes_first() -> None:
+async def test_files_in_memory_are_bounded_and_the_least_recently_used_goes_first() -> None:
     files = Files(None, 20)
     first, second = [
-        files.add(StoredFile("c", "image/png", "", b"x" * 8), "resp_1", None, may_store=True)
+        await files.add(StoredFile("c", "image/png", "", b"x" * 8), "resp_1", None, may_store=True)
         for _ in range(2)
     ]
-    assert files.find(first) is not None
-    files.add(StoredFile("c", "image/png", "", b"x" * 8), "resp_2", None, may_store=True)
-    assert (files.find(first) is None, files.find(second) is None) == (False, True)
+    assert await files.find(first) is not None
+    await files.add(StoredFile("c", "image/png", "", b"x" * 8), "resp_2", None, may_store=True)
+    assert (await files.find(first) is None, await files.find(second) is None) == (False, True)
     files.forget("resp_1")
-    assert files.find(first) is None
+    assert await files.find(first) is None
 
 
 async def test_an_address_is_no_one_elses(playing: _Play) -> None:
@@ -225,18 +225,22 @@ async def test_r10_a_picture_of_an_endpoint_that_a_completion_links_to_is_its_it
     """The client sends the link back, and the endpoint gets its own item."""
     files = Files(None)
     item: Json = {"type": "image_generation_call", "id": "ig_1", "status": "completed"}
-    id_ = files.add(StoredFile("c", "image/png", "", _PNG, item), "resp_" + "0" * 32, None, may_store=True)
+    id_ = await files.add(
+        StoredFile("c", "image/png", "", _PNG, item), "resp_" + "0" * 32, None, may_store=True
+    )
     said = assistant(f"Look: \n\n![image.png](http://localhost/v1/files/{id_}/content)\n\nthere.")
     whole = item_part({**item, "result": base64.b64encode(_PNG).decode()})
-    assert files.without_links(said, "c", for_endpoint=True).content == (
+    assert (await files.without_links(said, "c", for_endpoint=True)).content == (
         TextPart("Look: "),
         whole,
         TextPart("there."),
     )
-    assert files.without_links(said, "c", for_endpoint=False).content[1] == DataPart("image/png", _PNG)
+    assert (await files.without_links(said, "c", for_endpoint=False)).content[1] == DataPart(
+        "image/png", _PNG
+    )
     # A client that has another key's address gets nothing of the file.
     nothing = DataPart("application/octet-stream", b"")
-    assert files.without_links(said, "d", for_endpoint=False).content[1] == nothing
+    assert (await files.without_links(said, "d", for_endpoint=False)).content[1] == nothing
 
 
 def test_only_links_to_files_are_taken_out_of_a_text() -> None:

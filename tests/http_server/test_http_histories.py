@@ -8,7 +8,7 @@ from pathlib import Path
 from dragoman.backends.scripted import call, fail, reply, say
 from dragoman.config import Serve
 from dragoman.journal.sqlite.journals import SqliteJournals
-from dragoman.store import Database, ResponseStore, StoredResponse
+from dragoman.store import Database, SqliteResponses, StoredResponse
 from http_server.kit import TOOL, Json, Site
 
 _Make = Callable[..., Site]
@@ -148,36 +148,36 @@ async def test_r7_ids_that_contradict_each_other_are_refused(site: _Make) -> Non
 async def test_r7_the_store_forgets_what_is_old_and_what_is_too_much(tmp_path: Path) -> None:
     now = datetime.now(UTC)
     with closing(Database.open(tmp_path)) as database:
-        store = ResponseStore(database, limit=25)
+        store = SqliteResponses(database, limit=25)
         for number in range(4):
             used = now + timedelta(seconds=number)
-            store.save(StoredResponse(f"r{number}", "c", None, used, b"0123456789"))
-        assert [store.find(f"r{number}", "c") is not None for number in range(4)] == [
+            await store.save(StoredResponse(f"r{number}", "c", None, used, b"0123456789"))
+        assert [await store.find(f"r{number}", "c") is not None for number in range(4)] == [
             False,
             False,
             True,
             True,
         ]
-        store.touch(["r2"], now + timedelta(hours=1))
+        await store.touch(["r2"], "c", now + timedelta(hours=1))
         forgotten = await SqliteJournals(database).forget_unused(
             now + timedelta(hours=1), timedelta(minutes=59)
         )
         assert forgotten == 1
-        assert store.find("r2", "c") is not None
-        assert store.find("r2", "d") is None
+        assert await store.find("r2", "c") is not None
+        assert await store.find("r2", "d") is None
 
 
-def test_r7_a_store_in_memory_has_a_limit_too() -> None:
+async def test_r7_a_store_in_memory_has_a_limit_too() -> None:
     now = datetime.now(UTC)
-    with ResponseStore.in_memory(limit=25) as store:
+    with SqliteResponses.in_memory(limit=25) as store:
         for number in range(4):
             used = now + timedelta(seconds=number)
-            store.save(StoredResponse(f"r{number}", "c", None, used, b"0123456789"))
-        assert [store.find(f"r{number}", "c") is not None for number in range(4)] == [
+            await store.save(StoredResponse(f"r{number}", "c", None, used, b"0123456789"))
+        assert [await store.find(f"r{number}", "c") is not None for number in range(4)] == [
             False,
             False,
             True,
             True,
         ]
-        store.delete("r2", "c")
-        assert store.find("r2", "c") is None
+        await store.delete("r2", "c")
+        assert await store.find("r2", "c") is None

@@ -28,7 +28,7 @@ from dragoman.lm import (
     ToolCallPart,
 )
 from dragoman.lm.parts import STATEFUL_MARKER
-from dragoman.store import Database, ResponseStore, StoredResponse
+from dragoman.store import Database, SqliteResponses, StoredResponse
 from http_server.kit import TOOL, Answered, Held, Json, Site, site_of, soon
 from http_server.test_http_websocket import _connected
 from lm.providers import Provider
@@ -397,15 +397,15 @@ async def test_r10_a_long_chat_of_references_reads_few_responses(
         history.append(_user(str(number)))
         history += map(_reference, (await site.create(input=history)).response["output"])
     read: list[str] = []
-    find = ResponseStore.find_by_item
+    find = SqliteResponses.find_by_item
 
-    def counted(
-        store: ResponseStore, item: str, connection: str, *, is_own: bool = False
+    async def counted(
+        store: SqliteResponses, item: str, connection: str, *, is_own: bool = False
     ) -> StoredResponse | None:
         read.append(item)
-        return find(store, item, connection, is_own=is_own)
+        return await find(store, item, connection, is_own=is_own)
 
-    monkeypatch.setattr(ResponseStore, "find_by_item", counted)
+    monkeypatch.setattr(SqliteResponses, "find_by_item", counted)
     assert (await site.create(input=[*history, _user("last")])).status == 200
     # The last response has all items before it.
     assert len(place.model.last) == 13

@@ -24,8 +24,8 @@ from typing import Literal
 
 import msgspec
 
+from dragoman.journal import snapshots
 from dragoman.journal.agent_events import SessionChanged
-from dragoman.journal.sqlite import journals
 from dragoman.journal.sqlite.journals import SqliteJournals
 from dragoman.journal.store import JournalConflict
 from dragoman.journal.writer import Journals, JournalWriter
@@ -73,7 +73,7 @@ def _carry_out(order: Order) -> None:
         _kill_at_statement(order.statement)
     with Database.open(Path(order.folder)) as database:
         if order.what == "append":
-            journals._SNAPSHOT_BYTES = order.snapshot_bytes
+            snapshots.SNAPSHOT_BYTES = order.snapshot_bytes
             database.rows(tuple[int], f"PRAGMA wal_autocheckpoint = {order.checkpoint_pages}")
             asyncio.run(_append(SqliteJournals(database), order))
     _say("done")

@@ -19,6 +19,7 @@ from pathlib import Path
 
 import pytest
 
+from dragoman.journal import snapshots
 from dragoman.journal.agent_events import PermissionDecided, PermissionRequested, SessionChanged
 from dragoman.journal.events import AnyEvent
 from dragoman.journal.fold import ConversationFold, ConversationState
@@ -137,8 +138,8 @@ async def test_j1_a_snapshot_that_cannot_be_stored_is_made_later(
     database: Database, store: SqliteJournals, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The events before it are stored, and the writer has to know."""
-    monkeypatch.setattr(journals, "_SNAPSHOT_BYTES", 1_000)
-    real = journals.encode_snapshot
+    monkeypatch.setattr(snapshots, "SNAPSHOT_BYTES", 1_000)
+    real = snapshots.encode_snapshot
     locks: list[sqlite3.Connection] = []
 
     def locked(state: ConversationState) -> bytes:
@@ -160,8 +161,8 @@ async def test_j1_a_snapshot_that_cannot_be_stored_is_made_later(
     monkeypatch.setattr(journals, "encode_snapshot", real)
     made += await _written(writer, number + 1, number + 30)
     assert (lost, await _stored(store)) == ([], made)
-    [(snapshots,)] = database.rows(tuple[int], "SELECT count(*) FROM journal_snapshots")
-    assert snapshots == 1
+    [(made_of_it,)] = database.rows(tuple[int], "SELECT count(*) FROM journal_snapshots")
+    assert made_of_it == 1
     found = await store.state("one")
     assert found == (ConversationFold("one").apply_all(made).state, len(made))
 

@@ -6,6 +6,7 @@ from argparse import ArgumentParser, ArgumentTypeError
 from pathlib import Path
 
 from dragoman.cli.command import CliCommand
+from dragoman.cli.fleet_commands import FLEET_COMMANDS, node_name
 from dragoman.cli.setup_commands import SETUP_COMMANDS
 
 __all__ = ["COMMANDS"]
@@ -196,6 +197,9 @@ def _serve(parser: ArgumentParser) -> None:
         choices=("summary", "spec", "openai"),
         metavar="NAMES",
         help="how thinking is sent: as a summary (the default), or as content, by the names of spec or of openai",
+    )
+    parser.add_argument(
+        "--name", type=node_name, metavar="NAME", help="with [fleet]: what this gateway is called"
     )
     parser.add_argument(
         "--open", action="store_true", help="open the console in a browser; it asks for a pairing code"
@@ -448,6 +452,7 @@ Answers that are under way when it ends may finish, for `drain_seconds`.""",
       use it from a program that knows OpenAI's API""",
             _serve,
         ),
+        *FLEET_COMMANDS,
         CliCommand(
             "vscode",
             "the server for the VS Code extension, on standard input and output",

@@ -25,7 +25,7 @@ from dragoman.journal.sqlite.journals import SqliteJournals
 from dragoman.journal.store import JournalInfo, JournalStore, JournalStoreError
 from dragoman.lm.json import JsonObject, encode_text
 from dragoman.logs import one_line
-from dragoman.store import Database, ResponseStore, StoreError
+from dragoman.store import Database, ResponseStore, SqliteResponses, StoreError
 
 __all__ = ["listed", "run"]
 
@@ -56,7 +56,7 @@ def run(arguments: Namespace, context: CommandContext) -> int:
         raise UsageError("conversations export: one at a time, as each is a JSON document.")
     try:
         with Database.open(context.state_dir) as database:
-            return asyncio.run(_run(SqliteJournals(database), ResponseStore(database), arguments))
+            return asyncio.run(_run(SqliteJournals(database), SqliteResponses(database), arguments))
     except (JournalStoreError, StoreError) as error:
         raise CommandError(str(error)) from error
 
@@ -214,7 +214,7 @@ async def _exported(store: JournalStore, info: JournalInfo, known: Sequence[Jour
 
 async def _delete(store: JournalStore, responses: ResponseStore, info: JournalInfo) -> None:
     if await store.delete(info.id):
-        conversation = responses.delete(info.id, info.connection) if info.kind == "response" else None
+        conversation = await responses.delete(info.id, info.connection) if info.kind == "response" else None
         # As DELETE /v1/responses/{id} does: no other response belongs to that conversation.
         if conversation is not None and not await store.delete(conversation):
             complain(f"Its conversation with the agent, {conversation}, is under way, and is not deleted.")

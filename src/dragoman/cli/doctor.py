@@ -15,6 +15,7 @@ from pathlib import Path
 
 from dragoman.cli.errors import DONE, FAILED
 from dragoman.cli.finding import Finding
+from dragoman.cli.fleet_doctor import fleet_findings
 from dragoman.cli.installation import libraries, python, state, system, versions
 from dragoman.cli.layout import say, width_of
 from dragoman.cli.model_status import BUILT_IN, ModelStatus, model_status, model_statuses
@@ -112,6 +113,7 @@ def _configuration(config: Config) -> Iterator[Finding]:
         )
         yield Finding("ok", f"configuration of this folder in {config.found.source.path} ({state_})")
     yield from _declared_tools(config)
+    yield from fleet_findings(config.fleet)
 
 
 def _declared_tools(config: Config) -> Iterator[Finding]:

@@ -131,6 +131,24 @@ MANUAL: dict[str, ManualPage] = {
         ),
         (_KEYS,),
     ),
+    "worker": ManualPage(
+        "it was drained: by SIGTERM, or by `dragoman fleet drain`",
+        "NATS cannot be reached or refuses, or another node has this name",
+        (_CONFIG, (_DATABASE, "approvals, and what is known of agents"), _RUNNING, _INSTALLED),
+        (_KEYS,),
+    ),
+    "fleet": ManualPage(
+        "the fleet was shown, or what was asked for is done",
+        "NATS cannot be reached or refuses, or there is no such worker",
+        (
+            _CONFIG,
+            ("STATE/fleet/keys", "the keys of the fleet: who reads them owns it"),
+            ("STATE/fleet/NAME.creds", "the credentials of a node, and of the operator (admin.creds)"),
+            ("STATE/fleet/accounts.conf", "for the configuration of NATS servers"),
+            ("STATE/fleet/jetstream/", "with up: what NATS stores"),
+        ),
+        (("PATH", "where nats-server is looked for, after the folder of this Python"),),
+    ),
     "vscode": ManualPage(
         "the editor said `shutdown`, or closed our standard input",
         "there is no editor to talk to",

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator
 
 from dragoman.config.problem import Complaint, dotted, quoted
 from dragoman.config.rule_contradictions import rule_contradictions
-from dragoman.config.schema import AcpModel, Tables
+from dragoman.config.schema import AcpModel, FleetModel, Tables
 from dragoman.loopback import is_loopback
 from dragoman.nearest import nearest
 
@@ -28,6 +28,7 @@ def contradictions(
             )
         if isinstance(model, AcpModel) and model.agent is not None and model.agent not in agents:
             yield from _unknown_agent(id_, model.agent)
+    yield from _fleet(tables)
     yield from _unusable_patterns(tables.tools.urls)
     yield from rule_contradictions(tables.policy)
     if not (tables.serve.api_keys or tables.keys or is_loopback(tables.serve.host)):
@@ -35,11 +36,33 @@ def contradictions(
             ("serve", "host"),
             f'"host" in [serve]: with {quoted(tables.serve.host)} other machines can connect, so add "api_keys", or [keys.NAME].',
         )
-    yield from _unknown_models(tables, (*tables.models, *builtin))
+    if not tables.fleet.urls:
+        # The models of a fleet's workers are models here, too, and nobody knows them yet.
+        yield from _unknown_models(tables, (*tables.models, *builtin))
     if tables.console.webhook is not None and tables.console.webhook_secret is None:
         yield (
             ("console", "webhook"),
             '"webhook" in [console] needs "webhook_secret", with which the messages are signed.',
+        )
+
+
+def _fleet(tables: Tables) -> Iterator[Complaint]:
+    fleet = tables.fleet
+    if not fleet.urls:
+        for id_, model in tables.models.items():
+            if isinstance(model, FleetModel):
+                # About [fleet], which counts only in the user's own file: a found file's models use that fleet.
+                yield (
+                    ("fleet", "url"),
+                    f'[{dotted(("models", id_))}] is a model of a fleet, and there is none. Add [fleet] with its "url".',
+                )
+        for key in ("credentials", "tls_ca", "name", "labels", "shared"):
+            if getattr(fleet, key):
+                yield ("fleet", key), f'"{key}" in [fleet] needs "url": without it there is no fleet.'
+    if fleet.tls_ca is not None and any(url.startswith("nats:") for url in fleet.urls):
+        yield (
+            ("fleet", "tls_ca"),
+            '"tls_ca" in [fleet] is for TLS, and a nats:// address does not ask for that. Write tls:// in "url".',
         )
 
 

@@ -27,7 +27,7 @@ from dragoman.config.positions import KeyPath
 from dragoman.config.problem import Problem, dotted, header, quoted
 from dragoman.config.references import variables
 from dragoman.config.rules import located
-from dragoman.config.schema import AcpModel, ModelConfig, ResponsesModel, Tools
+from dragoman.config.schema import AcpModel, FleetModel, ModelConfig, ResponsesModel, Tools
 from dragoman.logs import one_line
 
 __all__ = ["effects", "ignored", "layered", "trusted"]
@@ -145,6 +145,8 @@ def _effect(id_: str, model: ModelConfig) -> str:
             text = f"starts: {started}{with_these}" + (f". It gets {reads}" if reads else "")
         case ResponsesModel():
             text = f"sends all that is said to: {model.base_url}" + (f", with {_and(*read)}" if read else "")
+        case FleetModel():
+            text = f"sends all that is said to your fleet, for the model {model.model or id_}"
         case _:
             text = f"reads the script: {model.path}"
     return f"the model {quoted(id_)} {one_line(text)}"

@@ -38,7 +38,7 @@ BUILTIN_MODELS: dict[str, ModelConfig] = {
 _DEFINING = frozenset({"kind", "agent", "command"})
 
 # Tables that count only in the user's own file.
-_OWN_ONLY = ("chat", "serve", "console", "keys")
+_OWN_ONLY = ("chat", "serve", "console", "keys", "fleet")
 
 _SYNTAX_ERROR = re.compile(
     r"(?P<what>.*) \(at (?:line (?P<line>\d+), column (?P<column>\d+)|end of document)\)", re.DOTALL
@@ -133,6 +133,7 @@ def load(path: Path | None, agents: Collection[str] = (), *, only_found: bool = 
         serve=tables.serve,
         console=tables.console,
         keys=tables.keys,
+        fleet=tables.fleet,
         source=source,
     )
 

@@ -21,6 +21,8 @@ __all__ = [
     "ChatConfig",
     "ConsoleConfig",
     "ConversationConfig",
+    "FleetConfig",
+    "FleetModel",
     "JournalConfig",
     "KeyConfig",
     "Loop",
@@ -58,6 +60,19 @@ _KeyName: TypeAlias = Annotated[
     msgspec.Meta(
         pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,31}\Z",
         description="a name of at most 32 letters, digits, dots and dashes",
+    ),
+]
+_NodeName: TypeAlias = Annotated[
+    str,
+    msgspec.Meta(
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}\Z",
+        description="a name of at most 64 letters, digits and dashes",
+    ),
+]
+_NatsUrl: TypeAlias = Annotated[
+    str,
+    msgspec.Meta(
+        pattern=r"^(nats|tls)://[^\s/@]+\Z", description="a nats:// or tls:// address, without a password"
     ),
 ]
 _Variable: TypeAlias = Annotated[
@@ -156,7 +171,16 @@ class ScriptModel(_Model, frozen=True, kw_only=True, tag="script"):
     max_output_tokens: _Tokens | None = None
 
 
-ModelConfig: TypeAlias = AcpModel | ResponsesModel | ScriptModel
+class FleetModel(_Model, frozen=True, kw_only=True, tag="fleet"):
+    """A model of another machine, which a worker of the fleet offers."""
+
+    # Its id there; left out: the same as here.
+    model: _ModelId | None = None
+    # Only workers that have all of these labels.
+    labels: tuple[_Text, ...] = ()
+
+
+ModelConfig: TypeAlias = AcpModel | ResponsesModel | ScriptModel | FleetModel
 
 
 class ConversationConfig(_Table, frozen=True):
@@ -300,6 +324,28 @@ class KeyConfig(_Table, frozen=True):
         return f"KeyConfig(role={self.role!r}, models={self.models!r}, workspaces={self.workspaces!r})"
 
 
+class FleetConfig(_Table, frozen=True):
+    """Several machines as one: gateways and workers on NATS. Without `url` there is no fleet."""
+
+    # One server of NATS, or several of a cluster. `tls://` for TLS.
+    url: _NatsUrl | tuple[_NatsUrl, ...] = ()
+    # A `.creds` file with the credentials of this node's role.
+    credentials: Path | None = None
+    # Certificates that sign the servers' certificates, if the system does not know them.
+    tls_ca: Path | None = None
+    # Of this node. Left out: the machine's name and the role.
+    name: _NodeName | None = None
+    # For models that want a worker with certain labels.
+    labels: tuple[_Text, ...] = ()
+    # A folder that all workers reach, with workspaces and the agents' own files in it. Then a conversation that moves to
+    # another worker resumes the agent's session; without it, the agent gets a transcript.
+    shared: Path | None = None
+
+    @property
+    def urls(self) -> tuple[str, ...]:
+        return (self.url,) if isinstance(self.url, str) else self.url
+
+
 class Tables(_Table, frozen=True):
     """A whole file."""
 
@@ -313,3 +359,4 @@ class Tables(_Table, frozen=True):
     serve: Serve = Serve()
     console: ConsoleConfig = ConsoleConfig()
     keys: dict[_KeyName, KeyConfig] = {}
+    fleet: FleetConfig = FleetConfig()

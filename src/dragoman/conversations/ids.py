@@ -20,7 +20,16 @@ from dataclasses import dataclass
 
 from dragoman.lm.parts import STATEFUL_MARKER, DataPart
 
-__all__ = ["CONVERSATION_ID", "KEY_BYTES", "CallName", "IdSigner", "MarkerName", "new_conversation_id"]
+__all__ = [
+    "CONVERSATION_ID",
+    "KEY_BYTES",
+    "CallName",
+    "IdSigner",
+    "MarkerName",
+    "conversation_in_call_id",
+    "conversation_in_marker",
+    "new_conversation_id",
+]
 
 KEY_BYTES = 32
 # Enough that two conversations never share one, short enough for a call id.
@@ -82,14 +91,7 @@ class IdSigner:
 
     def read_marker(self, part: DataPart) -> MarkerName | None:
         """The name a marker carries, whatever model it was given to; None if it is not ours."""
-        _, found, token = part.data.rpartition(b"\\")
-        if part.mime_type != STATEFUL_MARKER or not found or len(token) > _MARKER_LIMIT:
-            return None
-        try:
-            signed = base64.urlsafe_b64decode(token + b"=" * (-len(token) % 4))
-        except (binascii.Error, ValueError):
-            return None
-        payload, mac = signed[:-_MARKER_MAC_BYTES], signed[-_MARKER_MAC_BYTES:]
+        payload, mac = _taken_apart(part)
         if not hmac.compare_digest(mac, self._mac(b"marker", payload)[:_MARKER_MAC_BYTES]):
             return None
         named = _MARKER.fullmatch(payload.decode("ascii", "replace"))
@@ -100,6 +102,30 @@ class IdSigner:
 
     def _mac(self, purpose: bytes, payload: bytes) -> bytes:
         return hmac.digest(self._key, purpose + b"\0" + payload, hashlib.sha256)
+
+
+def conversation_in_marker(part: DataPart) -> str | None:
+    """The conversation that a marker names, whoever made it: for who has no key, and only looks for it."""
+    named = _MARKER.fullmatch(_taken_apart(part)[0].decode("ascii", "replace"))
+    return named[1] if named else None
+
+
+def conversation_in_call_id(call_id: str) -> str | None:
+    """The conversation that a call id names, whoever made it."""
+    found = _CALL_ID.fullmatch(call_id)
+    return found[1] if found else None
+
+
+def _taken_apart(part: DataPart) -> tuple[bytes, bytes]:
+    """The payload and the signature of a marker; both are empty if it is none."""
+    _, found, token = part.data.rpartition(b"\\")
+    if part.mime_type != STATEFUL_MARKER or not found or len(token) > _MARKER_LIMIT:
+        return b"", b""
+    try:
+        signed = base64.urlsafe_b64decode(token + b"=" * (-len(token) % 4))
+    except (binascii.Error, ValueError):
+        return b"", b""
+    return signed[:-_MARKER_MAC_BYTES], signed[-_MARKER_MAC_BYTES:]
 
 
 def _base32(data: bytes) -> str:

@@ -32,6 +32,7 @@ __all__ = [
     "ReplyStatus",
     "RequestKey",
     "Scope",
+    "joinable_places",
     "unrepeatable",
 ]
 
@@ -220,7 +221,7 @@ class Records:
 
     def put(self, record: ConversationRecord) -> None:
         self.version += 1
-        self._move(record.id, _Trace(_shelf(record), _places(record), _request(record)))
+        self._move(record.id, _Trace(_shelf(record), joinable_places(record), _request(record)))
         self._records[record.id] = record
 
     def put_away(self, conversation: str) -> None:
@@ -323,8 +324,8 @@ def _shelf(record: ConversationRecord) -> _Shelf:
     return record.scope, record.consumer_id
 
 
-def _places(record: ConversationRecord) -> frozenset[int]:
-    """Where a request may join a record: after each reply, and after the messages that opened an unsettled turn.
+def joinable_places(record: ConversationRecord) -> frozenset[int]:
+    """The links of where a request may join a record: after each reply, and after the messages that opened an unsettled turn.
 
     Also after each of the user's first messages, answered or not: if two records begin alike, neither is identified.
     """

@@ -1,4 +1,4 @@
-"""The store of journals, as its users see it. SQLite implements it (`journal.sqlite`); another store may live on the network.
+"""The store of journals, as its users see it. SQLite implements it (`journal.sqlite`), and JetStream (`journal.jetstream`).
 
 A journal is appended to by its *owner*: the process that has claimed it, for as long as its lease lasts. Every append names
 the sequence number of the last event that the caller knows; if the journal has another one, nothing is written.
@@ -12,6 +12,7 @@ from typing import Literal, Protocol, TypeAlias
 
 import msgspec
 
+from dragoman.journal.agent_events import AgentStopped, SessionChanged
 from dragoman.journal.event import JournalKind
 from dragoman.journal.events import AnyEvent, JournalEntry, StampedEvent
 from dragoman.journal.fold import ConversationState
@@ -21,10 +22,12 @@ __all__ = [
     "LEASE_SECONDS",
     "RENEW_SECONDS",
     "Claim",
+    "HeldElsewhere",
     "JournalConflict",
     "JournalInfo",
     "JournalStore",
     "JournalStoreError",
+    "last_use",
 ]
 
 # A process that has not renewed its lease for so long hangs.
@@ -38,6 +41,14 @@ Claim: TypeAlias = Literal["ours", "held", "changed", "gone"]
 
 class JournalConflict(Exception):
     """Nothing was appended: the journal has other events than the caller knows, another owner, or is deleted."""
+
+
+class HeldElsewhere(Exception):
+    """A node that lives owns the journal. Requests for it go there."""
+
+    def __init__(self, owner: str) -> None:
+        super().__init__(owner)
+        self.owner = owner
 
 
 class JournalInfo(msgspec.Struct, frozen=True, array_like=True):
@@ -62,6 +73,17 @@ class JournalInfo(msgspec.Struct, frozen=True, array_like=True):
     program: str = ""
 
 
+_NO_USE = (AgentStopped, SessionChanged)
+
+
+def last_use(events: Sequence[StampedEvent]) -> float:
+    """When the last of these events happened that is a use of its journal; 0.0 if none is.
+
+    That an agent ends, or a journal is released, is no use of a conversation: the order of a list stays.
+    """
+    return max((at for at, event in events if not isinstance(event, _NO_USE)), default=0.0)
+
+
 class JournalStore(Protocol):
     """All calls raise `JournalStoreError` when the store cannot be used."""
 
@@ -84,11 +106,18 @@ class JournalStore(Protocol):
         ...
 
     async def claim(self, journal: str, expected: int) -> Claim:
-        """Become the owner of a journal whose last event is `expected`."""
+        """Become the owner of a journal whose last event is `expected`.
+
+        Raises `HeldElsewhere` if the store is shared by several machines, and a process on another one owns it.
+        """
         ...
 
     async def release(self, journal: str) -> None:
         """Own it no longer. Does nothing if this process does not own it."""
+        ...
+
+    def is_leased(self, since: float) -> bool:
+        """Whether nobody else can own now what this process owned at `since`, in seconds of the monotonic clock."""
         ...
 
     async def renew(self) -> frozenset[str]:

@@ -16,7 +16,7 @@ from dragoman.cleaning import Cleaning
 from dragoman.journal.content import JournalContent, without_content
 from dragoman.journal.events import AnyEvent, StampedEvent, encode_events
 from dragoman.journal.masking import masked
-from dragoman.journal.store import LEASE_SECONDS, JournalConflict, JournalStore, JournalStoreError
+from dragoman.journal.store import JournalConflict, JournalStore, JournalStoreError
 from dragoman.logs import Redaction
 
 __all__ = ["JournalWriter", "Journals"]
@@ -28,8 +28,6 @@ _MOST_WAITING = 10_000
 _MOST_WAITING_BYTES = 32 * 1024 * 1024
 # How often what was not used for long is looked for.
 _LOOK_SECONDS = 24 * 3600.0
-# A lease counts as ended so long before it does: what was begun in it must not go on after it.
-_MARGIN_SECONDS = 10.0
 
 
 class Journals:
@@ -92,9 +90,9 @@ class JournalWriter:
         self.journal = journal
         self.sequence = sequence
         self._waiting: list[StampedEvent] = []
-        # Whether this process is to own the journal, whether it owns it as far as it knows, and until when for certain.
+        # Whether this process is to own the journal, whether it owns it as far as it knows, and when it knew for certain.
         self._holds = self._held = False
-        self._leased_until = 0.0
+        self._leased_at = 0.0
         self._is_lost = False
         self._lock = asyncio.Lock()
         self._scheduled: asyncio.Task[None] | None = None
@@ -104,8 +102,9 @@ class JournalWriter:
         """Whether no other process can have the journal: none has seen it, or the lease lasts, whatever the store says now."""
         if self._is_lost:
             return False
-        is_known = self._store is not None and self.sequence > 0
-        return not is_known or (self._held and time.monotonic() < self._leased_until)
+        if self._store is None or self.sequence == 0:
+            return True
+        return self._held and self._store.is_leased(self._leased_at)
 
     @property
     def is_lost(self) -> bool:
@@ -139,7 +138,7 @@ class JournalWriter:
 
     def note_renewed(self) -> None:
         """The leases of this process were renewed."""
-        self._leased_until = time.monotonic() + LEASE_SECONDS - _MARGIN_SECONDS
+        self._leased_at = time.monotonic()
 
     def stop(self) -> None:
         """Write nothing more: another process continues the journal."""

@@ -4,12 +4,16 @@ The call that asks for a permission carries a *nonce*: it selects the request th
 When the editor invokes the permission tool, a person has approved it; the invocation returns a *grant*, a token that is
 made then, for that request, and used once. Only that token, found in the result of that very call, allows anything. An
 ordinary result, an error, an edited input, a token of another call or of an hour ago: each is a refusal.
+
+In a fleet, a gateway has copies of its workers' requests (`mirror`), so that its front ends ask as they always do. What is
+proved there is proved to the gateway; the worker that has the request issues and redeems a grant of its own.
 """
 
 from __future__ import annotations
 
 import hmac
 import secrets
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from dragoman.permissions.action import Action
@@ -50,6 +54,8 @@ class Grants:
 
     _by_nonce: dict[str, _Held] = field(default_factory=dict)
     _by_call: dict[str, _Held] = field(default_factory=dict)
+    # Called with the call id of each request that a client gets as an item.
+    on_item: Callable[[str], None] | None = None
 
     def __len__(self) -> int:
         return len(self._by_nonce)
@@ -57,10 +63,17 @@ class Grants:
     def open(self, pending: PendingPermission) -> str:
         """A permission waits from now on. Returns its nonce."""
         nonce = secrets.token_urlsafe(_TOKEN_BYTES)
-        held = _Held(pending, nonce)
-        self._by_nonce[nonce] = held
-        self._by_call[pending.call_id] = held
+        self._add(_Held(pending, nonce))
         return nonce
+
+    def mirror(self, pending: PendingPermission, nonce: str, *, is_item: bool = False) -> None:
+        """A request that waits at another node can be approved here from now on. One that can be already stays as it is."""
+        if nonce not in self._by_nonce and pending.call_id not in self._by_call:
+            self._add(_Held(pending, nonce, is_item=is_item))
+
+    def _add(self, held: _Held) -> None:
+        self._by_nonce[held.nonce] = held
+        self._by_call[held.pending.call_id] = held
 
     def pending(self, nonce: object) -> PendingPermission | None:
         held = self._by_nonce.get(nonce) if isinstance(nonce, str) else None
@@ -74,8 +87,10 @@ class Grants:
     def show_as_item(self, nonce: object) -> None:
         """A client gets this request as an item from now on."""
         held = self._by_nonce.get(nonce) if isinstance(nonce, str) else None
-        if held is not None:
+        if held is not None and not held.is_item:
             held.is_item = True
+            if self.on_item is not None:
+                self.on_item(held.pending.call_id)
 
     def is_item(self, call_id: str) -> bool:
         """Whether a client has got the request under this call id as an item. Only then is an answer to one meant for it."""

@@ -4,6 +4,9 @@ The inbox is all that an agent's conversation and the console share. The convers
 console shows it and decides. A decision counts when the conversation has acknowledged it: `decide` returns only then. The
 first decision counts, and a second one raises `DecidedAlready`.
 
+In a fleet, a gateway has copies of its workers' questions (`mirror`), and a worker knows from its gateways whom a person can
+be reached for. The owner of the question decides what becomes of a decision; a copy only carries it there.
+
 No client of a request sees the id of a question, and no path but the console's leads to `decide`.
 """
 
@@ -22,6 +25,7 @@ from dragoman.permissions.decide import Ask
 
 __all__ = [
     "DecidedAlready",
+    "DecisionNotAcknowledged",
     "Inbox",
     "InboxDecision",
     "InboxOutcome",
@@ -29,6 +33,7 @@ __all__ = [
     "InboxWatcher",
     "OutcomeState",
     "QuestionClosed",
+    "Reach",
 ]
 
 _ID_BYTES = 16
@@ -62,6 +67,11 @@ class InboxQuestion:
     asked_at: float
     expires_at: float
     since: float
+    # The node that has the question, and the levels that can be given there. "": it is of this process.
+    node: str = ""
+    node_levels: tuple[ApprovalLevel, ...] = ()
+    # Whether it is for this process to call people who have no console open.
+    calls_people: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +112,15 @@ class QuestionClosed(Exception):
         self.outcome = outcome
 
 
+class DecisionNotAcknowledged(Exception):
+    """The node that has the question did not take the decision, or did not say so. The message is for people."""
+
+    def __init__(self, message: str, *, may_count: bool) -> None:
+        super().__init__(message)
+        # Whether the node may have got the decision.
+        self.may_count = may_count
+
+
 # Gives a decision to the conversation, which closes the question when the agent has it.
 Apply: TypeAlias = Callable[[InboxDecision], Awaitable[None]]
 
@@ -116,11 +135,22 @@ class _Open:
     decision: InboxDecision | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """Whose conversations a person who can be reached may decide about."""
+
+    everyone: bool = False
+    connections: frozenset[str] = frozenset()
+
+    def covers(self, connection: str) -> bool:
+        return self.everyone or connection in self.connections
+
+
 class InboxWatcher(Protocol):
     """Learns what happens in the inbox, and knows whether a person can be asked. The console is one."""
 
-    def is_reachable(self, connection: str) -> bool:
-        """Whether a person can be reached who may decide about the conversations of a connection."""
+    def reach(self) -> Reach:
+        """About whose conversations a person can be asked now."""
         ...
 
     def opened(self, question: InboxQuestion) -> None: ...
@@ -141,6 +171,10 @@ class Inbox:
     advice: str = field(default=_NO_CONSOLE, init=False)
     # How long a question waits.
     question_seconds: float = field(default=_QUESTION_SECONDS, init=False)
+    # Whether a person without an open console is called.
+    has_webhook: bool = field(default=False, init=False)
+    # Called when questions open or close, and when it may have changed who can be reached.
+    on_change: list[Callable[[], None]] = field(default_factory=list, init=False)
     _watcher: InboxWatcher | None = field(default=None, init=False)
     _open: dict[str, _Open] = field(default_factory=dict)
     # With the connection of each. Not the questions: an action may be large.
@@ -152,23 +186,42 @@ class Inbox:
         address: str,
         advice: str = _NO_CONSOLE,
         question_seconds: float = _QUESTION_SECONDS,
+        *,
+        has_webhook: bool = False,
     ) -> None:
         """Questions are shown to `watcher` from now on. See the fields for the rest."""
         self._watcher = watcher
         self.address, self.advice, self.question_seconds = address, advice, question_seconds
+        self.has_webhook = has_webhook
+        self.changed()
 
     def disconnect(self) -> None:
-        """There is no console any more. Questions that wait are refused: no one can answer them."""
+        """There is no console any more. Questions of this process that wait are refused: no one can answer them."""
         self.address, self.advice, self.question_seconds = "", _NO_CONSOLE, _QUESTION_SECONDS
+        self.has_webhook = False
         for waiting in tuple(self._open.values()):
             # A decision that is on its way still counts.
             if waiting.decision is None:
                 waiting.give_up(_CONSOLE_ENDED)
         self._watcher = None
+        self.changed()
+
+    def changed(self) -> None:
+        """Something has changed that `on_change` is about."""
+        for notify in tuple(self.on_change):
+            notify()
+
+    @property
+    def has_console(self) -> bool:
+        return self._watcher is not None
+
+    def reach(self) -> Reach:
+        """About whose conversations a person can be asked now."""
+        return Reach() if self._watcher is None else self._watcher.reach()
 
     def is_reachable(self, connection: str) -> bool:
         """Whether a person can be reached who may decide about the conversations of a connection."""
-        return self._watcher is not None and self._watcher.is_reachable(connection)
+        return self.reach().covers(connection)
 
     def __len__(self) -> int:
         return len(self._open)
@@ -209,10 +262,27 @@ class Inbox:
             now + self.question_seconds,
             self.monotonic(),
         )
-        self._open[id_] = _Open(question, apply, give_up)
-        if self._watcher is not None:
-            self._watcher.opened(question)
+        self._add(_Open(question, apply, give_up))
         return id_
+
+    def mirror(self, question: InboxQuestion, apply: Apply) -> None:
+        """A question of another node waits from now on. The caller closes it.
+
+        `apply` gives a decision to that node, and closes the question with the outcome. It raises `DecidedAlready`,
+        `QuestionClosed` or `DecisionNotAcknowledged`.
+        """
+        outcome = self.outcome(question.id)
+        # One that seemed to have ended, because its node was cut off, waits again.
+        if question.id not in self._open and (outcome is None or outcome.decision is None):
+            self._outcomes.pop(question.id, None)
+            # The node that has it goes on without the console of this process.
+            self._add(_Open(question, apply, lambda _reason: None))
+
+    def _add(self, waiting: _Open) -> None:
+        self._open[waiting.question.id] = waiting
+        if self._watcher is not None:
+            self._watcher.opened(waiting.question)
+        self.changed()
 
     def find(self, id_: str) -> InboxQuestion | None:
         """A question that waits."""
@@ -250,7 +320,8 @@ class Inbox:
     async def decide(self, id_: str, decision: InboxDecision) -> InboxOutcome:
         """Decide a question, and return its outcome once the conversation has acknowledged it.
 
-        Raises `DecidedAlready` or `QuestionClosed`. In the second case the agent did not get the decision.
+        Raises `DecidedAlready` or `QuestionClosed`. In the second case the agent did not get the decision. Raises
+        `DecisionNotAcknowledged` if that is not known; then the question is still open here.
         """
         self.check_open(id_)
         waiting = self._open[id_]
@@ -261,19 +332,27 @@ class Inbox:
             # If the question is still open, the conversation did not take the decision.
             waiting.decision = None
         outcome = self.outcome(id_)
-        if outcome is None or outcome.decision is not decision:
+        # The node that has a question may make a lasting yes narrower; it has answered that this decision counts.
+        is_taken = outcome is not None and (waiting.question.node or outcome.decision is decision)
+        if outcome is None or not is_taken:
             raise QuestionClosed(outcome)
         return outcome
 
     def close(self, id_: str, state: OutcomeState) -> None:
         """The question has ended. If a decision is on its way, the agent has got it only if the state is `allowed` or `denied`."""
+        waiting = self._open.get(id_)
+        if waiting is not None:
+            is_decided = state in ("allowed", "denied")
+            self.close_with(id_, InboxOutcome(state, self.now(), waiting.decision if is_decided else None))
+
+    def close_with(self, id_: str, outcome: InboxOutcome) -> None:
+        """The question has ended like this."""
         waiting = self._open.pop(id_, None)
         if waiting is None:
             return
-        is_decided = state in ("allowed", "denied")
-        outcome = InboxOutcome(state, self.now(), waiting.decision if is_decided else None)
         self._outcomes[id_] = (waiting.question.connection, outcome)
         while len(self._outcomes) > _MOST_OUTCOMES:
             self._outcomes.popitem(last=False)
         if self._watcher is not None:
             self._watcher.closed(waiting.question, outcome)
+        self.changed()

@@ -21,6 +21,7 @@ from typing import Self
 
 from dragoman.jsonrpc import Peer, PeerOptions, Receiver, connect_files
 from dragoman.process.control import Control
+from dragoman.process.deadline import follow_deadline
 from dragoman.process.exit import Exit
 from dragoman.process.identity import ProcessIdentity
 from dragoman.process.launch import Launched, launch
@@ -72,6 +73,7 @@ class SupervisedProcess:
         # A task that is cancelled before its first step runs nothing of itself, not even its `finally`.
         self._watching.add_done_callback(self._settle_unwatched)
         self._stopping: asyncio.Task[None] | None = None
+        self._forget_deadline: Callable[[], None] = lambda: None
 
     @classmethod
     async def start(
@@ -168,6 +170,7 @@ class SupervisedProcess:
             launched.stderr.close()
             raise
         self._control.send(order)
+        self._forget_deadline = follow_deadline(self._control.send)
         try:
             async with asyncio.timeout(_START_SECONDS):
                 line = await asyncio.shield(self._control.start)
@@ -227,6 +230,7 @@ class SupervisedProcess:
 
     async def _clean_up(self) -> None:
         """Clean up after the end, also if the event loop ends first: then close the channel."""
+        self._forget_deadline()
         self._control.abandon()
         patience = _SUPERVISOR_SECONDS
         while self._supervisor.poll() is None:

@@ -5,7 +5,8 @@ in some tens of milliseconds. FD is its end of a socket to its owner, the *contr
 
 - the owner sends the order: its length in eight bytes, then `marshal` of command, environment, folder and grace;
 - the supervisor sends lines: `started PID`, or `failed STAGE ERRNO`; later `exited CODE` or `signalled NUMBER`;
-- the owner may send a line with a new grace, in seconds;
+- the owner may send a line with a new grace, in seconds; or a line `until TIME`: the child is ended at that time, by a
+  clock that goes on while the machine sleeps, unless another such line comes before;
 - when the owner's end closes, because it was closed or because the owner is gone, however it went, the child is ended;
 - the supervisor's end closes, as it exits, when everything is gone.
 
@@ -22,6 +23,7 @@ from __future__ import annotations
 
 import errno
 import marshal
+import math
 import os
 import select
 import signal
@@ -66,6 +68,8 @@ class Supervisor:
         os.set_inheritable(control, False)  # noqa: FBT003 - it takes no name
         self._buffer = b""
         self._grace = 0.0
+        # When everything ends although the owner lives: it may be suspended.
+        self._deadline = math.inf
         self._child = 0
         self._child_lives = True
         self._must_end = False
@@ -98,8 +102,8 @@ class Supervisor:
             return
         self._send(f"started {self._child}")
         _let_go()
-        while self._child_lives and not self._must_end:
-            self._wait(None)
+        while self._child_lives and not self._must_end and (left := self._deadline - _boot_seconds()) > 0:
+            self._wait(None if left == math.inf else left)
         self._end_everything()
 
     # The channel.
@@ -142,7 +146,11 @@ class Supervisor:
             self._must_end = True
         *lines, self._buffer = (self._buffer + chunk).split(b"\n")
         for line in lines:
-            self._grace = float(line)
+            name, _, value = line.rpartition(b" ")
+            if name == b"until":
+                self._deadline = float(value)
+            else:
+                self._grace = float(value)
 
     # The child.
 
@@ -208,6 +216,11 @@ class Supervisor:
         _signalled(-self._child, number)
         for pid in strays:
             _signalled(pid, number)
+
+
+def _boot_seconds() -> float:
+    """As `deadline.boot_seconds`, which this program cannot import."""
+    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
 def adopt_orphans() -> bool:

@@ -26,6 +26,7 @@ from dragoman.clock import Clock, DeadlinePassed, SystemClock, within
 from dragoman.conversations.identify import Identified, Knowledge
 from dragoman.conversations.ids import KEY_BYTES, IdSigner, MarkerName
 from dragoman.conversations.records import Scope
+from dragoman.journal.store import HeldElsewhere
 from dragoman.journal.writer import Journals
 from dragoman.lm import (
     CancellationError,
@@ -183,13 +184,22 @@ class AgentModel:
         """The conversation of a request. Waits a moment for another process. None if it was cancelled meanwhile."""
         limit = self._clock.now() + _RELEASE_SECONDS
         self._check_open()
-        while (placed := await self._registry.place(request, known, waits=self._clock.now() < limit)) is None:
+        while (placed := await self._try_place(request, known, waits=self._clock.now() < limit)) is None:
             try:
                 await until_cancelled(self._clock.sleep(_LOOK_SECONDS), token)
             except CancellationError:
                 return None
             self._check_open()
         return placed
+
+    async def _try_place(self, request: Request, known: Knowledge, *, waits: bool) -> Placed | None:
+        try:
+            return await self._registry.place(request, known, waits=waits)
+        except HeldElsewhere as held:
+            # A worker of a fleet sends the request there. Nobody else sees this.
+            raise LanguageModelError(
+                "unavailable", f"The conversation is on {held.owner}.", hint="Try again."
+            ) from held
 
     def _report(
         self, found: Identified, conversation: Conversation | None, request: Request, sink: Sink

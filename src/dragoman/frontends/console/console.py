@@ -30,7 +30,7 @@ from dragoman.frontends.rule_offers import RuleOffers
 from dragoman.lm import JsonObject
 from dragoman.loopback import is_loopback
 from dragoman.models import Models
-from dragoman.permissions.inbox import InboxOutcome, InboxQuestion
+from dragoman.permissions.inbox import InboxOutcome, InboxQuestion, Reach
 
 __all__ = ["Console"]
 
@@ -81,9 +81,11 @@ class Console:
         store = models.journals.store
         self.codes = PairingCodes()
         self.decider = Decider(models.permissions, RuleOffers(models))
-        self.conversations = Conversations(store, models.conversations, self._inbox, self._key_names)
-        self._other_processes = OtherProcessQuestions(store, self._elsewhere_changed)
-        self.feed = Feed(self._hello, on_streams=self._other_processes.watch)
+        self.conversations = Conversations(
+            store, models.conversations, self._inbox, self._key_names, other_nodes=models.other_nodes
+        )
+        self._other_processes = OtherProcessQuestions(store, self._elsewhere_changed, inbox=self._inbox)
+        self.feed = Feed(self._hello, on_streams=self._streams_changed)
         self.sessions = ConsoleSessions(
             on_change=partial(self.feed.publish, "sessions", {}), on_end=self._session_ended
         )
@@ -97,7 +99,9 @@ class Console:
         who = _SUCH_PERSON if keys else _ANY_PERSON
         advice = _OPEN_IT.format(who=who, address=self.address) if self.has_usable_address else _NEEDS_TLS
         address = self.address if self.has_usable_address else ""
-        self._inbox.connect(self, address, advice, question_seconds=config.decide_minutes * 60)
+        self._inbox.connect(
+            self, address, advice, config.decide_minutes * 60, has_webhook=self._webhook is not None
+        )
         models.journals.on_append = self._appends.note
 
     def end_streams(self) -> int:
@@ -166,9 +170,15 @@ class Console:
 
     # What the inbox needs of it.
 
-    def is_reachable(self, connection: str) -> bool:
-        """Whether a person can be reached who may decide about this connection's conversations."""
-        return self.has_usable_address and (self._webhook is not None or self.feed.is_reachable(connection))
+    def reach(self) -> Reach:
+        """About whose conversations a person can be asked now."""
+        if not self.has_usable_address:
+            return Reach()
+        return self.feed.reach() if self._webhook is None else Reach(everyone=True)
+
+    def _streams_changed(self, streams: int) -> None:
+        self._other_processes.watch(streams)
+        self._inbox.changed()
 
     def opened(self, question: InboxQuestion) -> None:
         def waiting(scope: ConsoleScope) -> JsonObject | None:
@@ -178,13 +188,13 @@ class Console:
 
         id_ = question.id
         self.feed.publish("question", waiting, connection=question.connection)
-        if self._webhook is not None:
+        if self._webhook is not None and question.calls_people:
             self._webhook.asked(question)
 
     def closed(self, question: InboxQuestion, outcome: InboxOutcome) -> None:
         data: JsonObject = {"id": question.id, "outcome": outcome_json(outcome)}
         self.feed.publish("closed", data, connection=question.connection)
-        if self._webhook is not None:
+        if self._webhook is not None and question.calls_people:
             self._webhook.closed(question, outcome)
 
     # What pages are sent.

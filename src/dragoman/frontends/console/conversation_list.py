@@ -1,4 +1,8 @@
-"""The conversations that a session of the console sees: those that are stored, and those that are under way here."""
+"""The conversations that a session of the console sees: those that are stored, and those that are under way.
+
+A conversation that is under way in another process can be changed only there, unless that is another node of the same fleet:
+then this process asks that node to do it.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,7 @@ import os
 import time
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dragoman.frontends.console.conversation_chat import ChatEntry, ChatFold
 from dragoman.frontends.console.sessions import ConsoleScope, ConsoleSession
@@ -17,6 +21,7 @@ from dragoman.journal.permission_event import permission_requested
 from dragoman.journal.store import JournalInfo, JournalStore
 from dragoman.lm import JsonObject
 from dragoman.models import LiveConversation
+from dragoman.other_nodes import NodeConversation, NodeSilent, Operation, OtherNodes
 from dragoman.permissions.inbox import Inbox
 from dragoman.permissions.layout import in_short
 from dragoman.visible import visible_line
@@ -50,6 +55,9 @@ class _Known:
     connection: str
     info: JournalInfo | None
     live: LiveConversation | None
+    # The other node that has it now, and what that node says of it.
+    node: str | None = None
+    there: NodeConversation | None = None
 
 
 class Conversations:
@@ -63,8 +71,10 @@ class Conversations:
         key_names: Mapping[str, str],
         *,
         now: Callable[[], float] = time.time,
+        other_nodes: OtherNodes | None = None,
     ) -> None:
         """`live` gives the conversations of this process, `key_names` the name of the key of a connection."""
+        self._others = other_nodes
         self._store = store
         self._live = live
         self._inbox = inbox
@@ -77,7 +87,7 @@ class Conversations:
         questions = Counter(question.conversation for question in self._inbox)
         found = [
             shown
-            for known in await self._all(session.scope)
+            for known in await self._with_nodes(await self._all(session.scope))
             if _fits(shown := self._json(known, questions[known.id]), known, wanted)
         ]
         page = found[:PAGE_SIZE]
@@ -90,7 +100,7 @@ class Conversations:
 
         `sequence` is the number to give with the next call. A chat of the terminal is always given as a whole.
         """
-        known = await self._find(session, id_)
+        [known] = await self._with_nodes([await self._find(session, id_)])
         questions = [question for question in self._inbox if question.conversation == id_]
         info = known.info
         about = self._json(known, len(questions))
@@ -120,22 +130,28 @@ class Conversations:
 
     async def stop(self, session: ConsoleSession, id_: str) -> None:
         """Cancel the turn under way. Does nothing if there is none."""
-        known = await self._find_here(session, id_)
-        if known.live is not None:
+        known = await self._find_to_change(session, id_)
+        if known.node is not None:
+            await self._operate(known, known.node, "stop")
+        elif known.live is not None:
             known.live.stop_turn()
 
     async def park(self, session: ConsoleSession, id_: str) -> None:
         """Stop an idle agent."""
-        known = await self._find_here(session, id_)
-        if known.live is not None:
+        known = await self._find_to_change(session, id_)
+        if known.node is not None:
+            await self._operate(known, known.node, "park")
+        elif known.live is not None:
             if known.live.is_busy:
                 raise _busy()
             known.live.park()
 
     async def delete(self, session: ConsoleSession, id_: str) -> None:
         """Delete what is stored of a conversation, with its stored responses. Decisions stay, without content."""
-        known = await self._find_here(session, id_)
-        if known.live is not None:
+        known = await self._find_to_change(session, id_)
+        if known.node is not None:
+            await self._operate(known, known.node, "forget")
+        elif known.live is not None:
             if known.live.is_busy:
                 raise _busy()
             known.live.forget()
@@ -145,7 +161,7 @@ class Conversations:
         if self._store is not None and known.info is not None and not await self._store.delete(id_):
             now = await self._store.find(id_)
             if now is not None:
-                raise _elsewhere(now.owner) if _is_foreign(now) else _busy()
+                raise _elsewhere(now.owner) if self._is_foreign(now) else _busy()
         self._folded.pop(id_, None)
 
     # Inside.
@@ -177,18 +193,52 @@ class Conversations:
             raise ConsoleError(404, "not_found", "There is no such conversation, or it was deleted.")
         return _Known(id_, connection, info, live)
 
-    async def _find_here(self, session: ConsoleSession, id_: str) -> _Known:
-        """A conversation that this process may change."""
+    async def _find_to_change(self, session: ConsoleSession, id_: str) -> _Known:
+        """A conversation that this process may change, or that the node which has it does."""
         known = await self._find(session, id_)
-        if known.info is not None and _is_foreign(known.info):
+        if known.info is None or not self._is_foreign(known.info):
+            return known
+        if self._others is None:
             raise _elsewhere(known.info.owner)
-        return known
+        return replace(known, node=known.info.owner)
+
+    async def _operate(self, known: _Known, node: str, operation: Operation) -> None:
+        """Let the node that has a conversation do something with it."""
+        if self._others is None:
+            raise AssertionError("without other nodes there is none that has it")
+        try:
+            state = await self._others.operate(node, known.id, operation)
+        except NodeSilent as error:
+            raise ConsoleError(
+                504, "node_silent", f"{node}, which has the conversation, does not answer. Try again."
+            ) from error
+        if state == "busy":
+            raise _busy()
+
+    async def _with_nodes(self, found: list[_Known]) -> list[_Known]:
+        """With what other nodes of the fleet say of those that they have."""
+        if self._others is None:
+            return found
+        owners = {each.id: each.info.owner for each in found if each.info and self._is_foreign(each.info)}
+        if not owners:
+            return found
+        there = await self._others.conversations(sorted(set(owners.values())))
+        return [
+            replace(each, node=owners[each.id], there=there.get(each.id)) if each.id in owners else each
+            for each in found
+        ]
+
+    def _is_foreign(self, info: JournalInfo) -> bool:
+        """Whether another process has it now."""
+        own = ("", str(os.getpid()), *(() if self._others is None else (self._others.own_name,)))
+        return info.owner not in own
 
     def _json(self, known: _Known, questions: int) -> JsonObject:
         info, live = known.info, known.live
         front_end = front_end_of(info) if info is not None else known.connection.partition(":")[0]
         # The program that began it, so that the name stays when the agent is parked.
-        program = (info.program if info is not None else "") or (live.program if live is not None else "")
+        under_way = live or known.there
+        program = (info.program if info is not None else "") or (under_way.program if under_way else "")
         now = self._now()
         return {
             "id": known.id,
@@ -201,10 +251,19 @@ class Conversations:
             "started_at": now if info is None else info.started_at,
             "used_at": now if info is None else info.used_at,
             "sequence": 0 if info is None else info.sequence,
-            "state": _state(info, live),
+            "state": self._state(known),
+            # The other machine of the fleet that has it.
+            "node": None if known.node is None else visible_line(known.node)[:_LONGEST_NAME],
             "owner": (info.owner or None) if info is not None else str(os.getpid()),
             "questions": questions,
         }
+
+    def _state(self, known: _Known) -> str:
+        if known.there is not None:
+            return known.there.stage
+        if known.info is not None and self._is_foreign(known.info):
+            return "elsewhere"
+        return "stored" if known.live is None else known.live.stage
 
     async def _fold(self, store: JournalStore, info: JournalInfo) -> ChatFold:
         """The fold of a journal. It goes on from what is in memory."""
@@ -243,17 +302,6 @@ def _fits(shown: JsonObject, known: _Known, wanted: ConversationFilter) -> bool:
         and wanted.state in (None, shown["state"])
         and (wanted.before is None or (isinstance(used_at, float) and used_at < wanted.before))
     )
-
-
-def _state(info: JournalInfo | None, live: LiveConversation | None) -> str:
-    if info is not None and _is_foreign(info):
-        return "elsewhere"
-    return "stored" if live is None else live.stage
-
-
-def _is_foreign(info: JournalInfo) -> bool:
-    """Whether another process has it now."""
-    return info.owner not in ("", str(os.getpid()))
 
 
 def _busy() -> ConsoleError:

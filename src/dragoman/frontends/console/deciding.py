@@ -1,9 +1,10 @@
 """Decisions of people at the console: what is checked before one, and what lasts after it.
 
-A decision counts when the owner of the question has acknowledged it. A lasting approval is granted before, so that the
-decision says how far the yes really reaches, and revoked if the owner does not take the decision. A rule is written before,
-too, as the terminal does it. Between the check that the question is open and the decision nothing else can happen, so no rule
-is written for a question that is over.
+A decision counts when the owner of the question has acknowledged it (`permissions.concluding`). A rule is written before,
+as the terminal does it. Between the check that the question is open and the decision nothing else can happen, so no rule is
+written for a question that is over.
+
+A question of another node is decided there: what lasts is granted there, and no rule is made of it here.
 """
 
 from __future__ import annotations
@@ -13,15 +14,21 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Literal, TypeAlias
 
-from dragoman.frontends.console.questions import levels_of, outcome_json
+from dragoman.frontends.console.questions import outcome_json
 from dragoman.frontends.console.sessions import ConsoleScope, ConsoleSession
 from dragoman.frontends.console.wire import ConsoleError
 from dragoman.frontends.rule_offers import CannotAddRule, RuleOffer, RuleOffers
 from dragoman.lm import JsonObject
 from dragoman.lm.surrogates import mended
 from dragoman.permissions.approvals import ApprovalLevel
-from dragoman.permissions.inbox import DecidedAlready, InboxDecision, InboxQuestion, QuestionClosed
-from dragoman.permissions.keys import approval_key
+from dragoman.permissions.concluding import conclude, levels_for, promised_levels
+from dragoman.permissions.inbox import (
+    DecidedAlready,
+    DecisionNotAcknowledged,
+    InboxDecision,
+    InboxQuestion,
+    QuestionClosed,
+)
 from dragoman.permissions.pipeline import PermissionServices
 from dragoman.policy.rule import LocatedRule
 from dragoman.visible import visible
@@ -57,14 +64,15 @@ class Decider:
 
     def available_levels(self, question: InboxQuestion, scope: ConsoleScope) -> tuple[ApprovalLevel, ...]:
         """The levels that a session of this scope can give. What outlasts a session would hold for the clients of other keys."""
-        return self._permissions.approvals.levels_in(_folder(question)) if scope.sees_all else _OWN_LEVELS
+        promised = promised_levels(self._permissions, question)
+        return promised if scope.sees_all else tuple(each for each in promised if each in _OWN_LEVELS)
 
     def offers(self, question: InboxQuestion, session: ConsoleSession) -> tuple[RuleOffer, ...]:
         """The rules that can be made of a yes. A request that can be allowed only once has none."""
-        # Rules hold for the clients of all keys.
-        if not (question.workspace and session.scope.sees_all):
+        # Rules hold for the clients of all keys. Another node has rules of its own.
+        if question.node or not (question.workspace and session.scope.sees_all):
             return ()
-        if levels_of(question, self.available_levels(question, session.scope)) == ("once",):
+        if levels_for(question, self.available_levels(question, session.scope)) == ("once",):
             return ()
         return self._offers.of(question.action, self._permissions.places(question.workspace))
 
@@ -97,29 +105,12 @@ class Decider:
             if level == "rule":
                 rule = self._write_rule(question, session, toml)
                 return await self._with_rule(question, _answer(session, why), rule)
-            if level not in levels_of(question, self.available_levels(question, session.scope)):
+            if level not in levels_for(question, self.available_levels(question, session.scope)):
                 raise ConsoleError(400, "bad_level", "A yes to this question cannot reach so far.")
             return await self._conclude(question, _answer(session, why, level=level))
 
     async def _conclude(self, question: InboxQuestion, decision: InboxDecision) -> JsonObject:
-        action = question.action
-        # None: it is for once.
-        granted = self._permissions.approvals.grant(
-            question.approval_session,
-            action.permission_tool,
-            approval_key(action),
-            decision.level,
-            workspace=_folder(question),
-        )
-        if granted is not None:
-            # If the store fails, it lasts for the session only, and the person sees that.
-            decision = replace(decision, level=granted.level)
-        try:
-            return outcome_json(await self._inbox.decide(question.id, decision))
-        except BaseException:
-            if granted is not None:
-                self._permissions.approvals.revoke(granted.id)
-            raise
+        return outcome_json(await conclude(self._permissions, question, decision))
 
     async def _with_rule(
         self, question: InboxQuestion, decision: InboxDecision, rule: LocatedRule
@@ -158,10 +149,6 @@ def _answer(
     return InboxDecision(is_allowed, session.name, reason, level)
 
 
-def _folder(question: InboxQuestion) -> str | None:
-    return question.workspace[0] if question.workspace else None
-
-
 def _cleaned(reason: str | None) -> str | None:
     """A person's reason as the agent gets it: nothing in it acts on a terminal."""
     if reason is None:
@@ -183,6 +170,10 @@ def _mapped_errors() -> Iterator[None]:
         raise _decided(first) from first
     except QuestionClosed as closed:
         raise _closed(closed) from closed
+    except DecisionNotAcknowledged as lost:
+        raise ConsoleError(
+            504 if lost.may_count else 503, "unknown" if lost.may_count else "not_taken", str(lost)
+        ) from lost
 
 
 def _decided(first: DecidedAlready) -> ConsoleError:

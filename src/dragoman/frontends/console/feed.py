@@ -23,6 +23,7 @@ from dragoman.frontends.console.wire import ConsoleError
 from dragoman.frontends.request_values import whole_number
 from dragoman.lm import JsonObject
 from dragoman.lm.json import encode
+from dragoman.permissions.inbox import Reach
 
 __all__ = ["MOST_EVENTS", "MOST_STREAMS", "REACHABLE_SECONDS", "Feed", "FeedData", "FeedStream"]
 
@@ -117,16 +118,16 @@ class Feed:
                 stream.seen_at = self._now()
         return bool(own)
 
-    def is_reachable(self, connection: str) -> bool:
-        """Whether a person who may decide about this connection's conversations has the page open now."""
+    def reach(self) -> Reach:
+        """About whose conversations those people may decide who have the page open now."""
         earliest = self._now() - REACHABLE_SECONDS
-        return any(
-            each.session.may_decide
-            and each.session.scope.sees(connection)
-            and each.seen_at >= earliest
-            and not each.has_ended
+        scopes = [
+            each.session.scope
             for each in self._streams.values()
-        )
+            if each.session.may_decide and each.seen_at >= earliest and not each.has_ended
+        ]
+        connections = frozenset(each.connection for each in scopes if each.connection is not None)
+        return Reach(any(each.sees_all for each in scopes), connections)
 
     def end_session(self, session: ConsoleSession) -> None:
         """The session has ended: its streams say so, and end."""

@@ -2,6 +2,8 @@
 
 They can be answered only there: in a terminal, in an editor, at the console of another server. The console shows them with
 that place. It looks into the journals while a page is open, and reads them only if another process has written something.
+
+What another node of a fleet asks at the console is in the inbox already, and is not shown twice.
 """
 
 from __future__ import annotations
@@ -16,8 +18,10 @@ from dragoman.journal.agent_events import PermissionRequested
 from dragoman.journal.clients import front_end_of
 from dragoman.journal.decision_text import permission_in_words
 from dragoman.journal.decisions import RecordedDecision, open_elsewhere
+from dragoman.journal.permission_event import permission_requested
 from dragoman.journal.store import JournalInfo, JournalStore, JournalStoreError
 from dragoman.lm import JsonObject
+from dragoman.permissions.inbox import Inbox
 from dragoman.visible import visible_line
 
 __all__ = ["OtherProcessQuestions"]
@@ -40,10 +44,12 @@ class OtherProcessQuestions:
         store: JournalStore | None,
         on_change: Callable[[list[JsonObject]], None],
         *,
+        inbox: Inbox | None = None,
         poll_seconds: float = _POLL_SECONDS,
         now: Callable[[], float] = time.time,
     ) -> None:
         self._store = store
+        self._inbox = inbox
         self._on_change = on_change
         self._poll_seconds = poll_seconds
         self._now = now
@@ -85,7 +91,19 @@ class OtherProcessQuestions:
         now = self._now()
         found = await open_elsewhere(store, now)
         self._seen, self._has_open = version, bool(found)
-        questions = [*_shown(each for each in found if now - each.at > _YOUNG_SECONDS)]
+        copies = {
+            (each.conversation, permission_requested("", each.action).digest)
+            for each in self._inbox or ()
+            if each.node
+        }
+        questions = [
+            *_shown(
+                each
+                for each in found
+                if now - each.at > _YOUNG_SECONDS
+                and (each.asked is None or (each.journal, each.asked.digest) not in copies)
+            )
+        ]
         if questions != self.questions:
             self.questions = questions
             self._on_change(questions)

@@ -15,18 +15,11 @@ from dragoman.permissions.layout import in_short, on_one_line
 from dragoman.permissions.question import ActionQuestion, question_about
 from dragoman.permissions.verdict import MatchedRule
 
-__all__ = ["levels_of", "offer_json", "outcome_json", "question_json"]
+__all__ = ["offer_json", "outcome_json", "question_json"]
 
 # Of names and paths, which are short unless someone means mischief.
 _LONGEST_NAME = 200
 _LONGEST_PATH = 1_000
-
-
-def levels_of(
-    question: InboxQuestion, available_levels: Sequence[ApprovalLevel]
-) -> tuple[ApprovalLevel, ...]:
-    """How far a yes to this question may reach, of the levels that can be given."""
-    return _levels(question_about(question.action, question.ask), available_levels)
 
 
 def question_json(
@@ -49,6 +42,8 @@ def question_json(
         "client": in_short(question.client, _LONGEST_NAME) or None,
         "key": key,
         "conversation": question.conversation,
+        # The machine of a fleet on which the agent runs.
+        "node": question.node or None,
         "folder": on_one_line(action.folder),
         "class": action.risk,
         "sensitive": None if action.sensitive is None else in_short(action.sensitive, _LONGEST_PATH),
@@ -66,7 +61,7 @@ def question_json(
             for section in asked.sections(cut=not is_whole)
         ],
         "covers": asked.covers,
-        "levels": [*levels, *(["rule"] if may_make_rules and len(levels) > 1 else [])],
+        "levels": [*levels, *(["rule"] if may_make_rules and not question.node and len(levels) > 1 else [])],
         "rules": [_rule_json(rule) for rule in ask.rules],
         "why": ask.because,
         "state": "waiting",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import suppress
 from types import TracebackType
 from typing import Self
@@ -62,11 +62,16 @@ class ResponseRun:
         self,
         model: LanguageModel,
         request: Request,
-        spell_out: Callable[[Part], Iterable[Part]] = lambda part: (part,),
+        spell_out: Callable[[Part], Part] = lambda part: part,
+        link_files: Callable[[DataPart], Awaitable[Iterable[Part]]] | None = None,
     ) -> None:
-        """`spell_out` adds what only this server knows: the question to a permission call, the address to a file."""
+        """What only this server knows: `spell_out` adds the question to a permission call, when it is reported.
+
+        `link_files` replaces a file by its address, before the client gets it: to store a file may take a moment.
+        """
         self._model = model
         self._spell_out = spell_out
+        self._link_files = link_files
         self._request = request
         self._source = CancellationSource()
         self._parts: deque[Part] = deque()
@@ -130,7 +135,7 @@ class ResponseRun:
             self.ignored += names_of(part)
         elif not isinstance(part, DataPart) or is_shown(part):
             self._begun = True
-        self._parts.extend(self._spell_out(part))
+        self._parts.append(self._spell_out(part))
         if len(self._parts) >= _AHEAD and not self._is_held:
             self._room.clear()
         self._news.set()
@@ -166,7 +171,8 @@ class ResponseRun:
     async def held(self, limit: Callable[[], float | None]) -> bool:
         """Buffer all parts until the model has ended. Return false if the time of `limit` comes first.
 
-        `limit` returns a time of the event loop, or None. It is called again after each part and when the time has come.
+        `limit` returns a time of the event loop, or None. It is called again after each part, after `look_again` and when
+        the time has come.
         """
         if self._task is None:
             raise AssertionError("enter it first")
@@ -186,12 +192,16 @@ class ResponseRun:
             self._is_held = False
         return True
 
-    def take_buffered(self) -> list[Part]:
+    def look_again(self) -> None:
+        """What the limit of `held` depends on may have changed."""
+        self._news.set()
+
+    async def take_buffered(self) -> list[Part]:
         """Take the parts that are buffered now."""
         parts = list(self._parts)
         self._parts.clear()
         self._room.set()
-        return parts
+        return [each for part in parts for each in await self._linked(part)]
 
     async def parts(self) -> AsyncIterator[Part]:
         """Yield the parts as the model reports them. If the model fails, raise `ApiError` after its last part."""
@@ -199,7 +209,8 @@ class ResponseRun:
             raise AssertionError("enter it first")
         while True:
             while self._parts:
-                yield self._parts.popleft()
+                for part in await self._linked(self._parts.popleft()):
+                    yield part
             self._room.set()
             if self._task.done():
                 if self._parts:
@@ -208,6 +219,11 @@ class ResponseRun:
                 return
             self._news.clear()
             await self._news.wait()
+
+    async def _linked(self, part: Part) -> Iterable[Part]:
+        if self._link_files is None or not isinstance(part, DataPart):
+            return (part,)
+        return await self._link_files(part)
 
     def _raise(self) -> None:
         error = self._task.exception() if self._task is not None and not self._task.cancelled() else None

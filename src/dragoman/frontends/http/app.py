@@ -171,12 +171,13 @@ class _Routes:
 
     async def retrieve(self, request: Request) -> Response:
         id_, query = request.path_params["id"], request.query_params
-        entry = self._service.histories.find(id_, client_of(request).connection)
+        connection = client_of(request).connection
+        entry = await self._service.histories.find(id_, connection)
         after = _starting_after(query.get("starting_after"))
         if not _is_streamed(query.get("stream", "")):
             if after is not None:
                 raise bad_request("`starting_after` is for `stream=true`.", param="starting_after")
-            return JsonResponse(await self._service.background.current(id_, entry))
+            return JsonResponse(await self._service.background.current(id_, connection, entry))
         events = await self._service.background.events(id_, entry, -1 if after is None else after)
         return _followed(events, request, {})
 
@@ -188,13 +189,14 @@ class _Routes:
 
     async def input_items(self, request: Request) -> Response:
         id_ = request.path_params["id"]
-        entry = self._service.histories.find(id_, client_of(request).connection)
+        entry = await self._service.histories.find(id_, client_of(request).connection)
         return JsonResponse(listed(entry.items, id_, request.query_params))
 
     async def cancel(self, request: Request) -> Response:
         id_ = request.path_params["id"]
-        entry = self._service.histories.find(id_, client_of(request).connection)
-        return JsonResponse(await self._service.background.cancel(id_, entry))
+        connection = client_of(request).connection
+        entry = await self._service.histories.find(id_, connection)
+        return JsonResponse(await self._service.background.cancel(id_, connection, entry))
 
     # Chat completions.
 

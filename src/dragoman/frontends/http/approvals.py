@@ -31,6 +31,7 @@ __all__ = [
     "approval_item",
     "approved_call",
     "as_items",
+    "decided_calls",
     "decision_of_message",
     "is_approval",
     "is_approval_id",
@@ -159,6 +160,20 @@ def _response_item(call_id: str, decision: ClientDecision) -> JsonObject:
         "approve": decision.approve,
         "reason": decision.reason,
     }
+
+
+def decided_calls(messages: Sequence[Message], decisions: Mapping[str, ClientDecision]) -> list[str]:
+    """The ids of the calls that the messages decide about since the last answer."""
+    found: list[str] = []
+    for message in reversed(messages):
+        if message.role == "assistant":
+            break
+        found += [
+            part.call_id
+            for part in message.results
+            if part.call_id in decisions or _decision(part.text) is not None
+        ]
+    return found
 
 
 def with_proofs(

@@ -1,6 +1,7 @@
 """Responses that run without their client: `background: true`.
 
-Those of this process are in memory while they run. The others are read from their journals.
+Those of this process are in memory while they run. The others are read from their journals. In a fleet, the gateway that
+runs a response cancels it for any other.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import logging
 import time
 from collections import OrderedDict, deque
 from collections.abc import AsyncIterator
+from typing import Protocol
 
 from dragoman.frontends.http.background_run import BackgroundRun
 from dragoman.frontends.http.errors import ApiError, bad_request
@@ -29,7 +31,7 @@ from dragoman.journal.store import JournalStore
 from dragoman.journal.writer import Journals
 from dragoman.lm import JsonObject
 
-__all__ = ["BackgroundResponses"]
+__all__ = ["BackgroundResponses", "OtherGateways"]
 
 _log = logging.getLogger(__name__)
 
@@ -37,15 +39,28 @@ _log = logging.getLogger(__name__)
 _MOST_ENDED = 16
 # After a cancellation: agents get a few seconds to stop what they do.
 _STOP_SECONDS = 15.0
+# After a cancellation at another gateway. If that one has died, its lease ends first: 20 seconds.
+_ELSEWHERE_SECONDS = 40.0
 # How often to look whether an agent has stopped.
 _LOOK_SECONDS = 0.05
+
+
+class OtherGateways(Protocol):
+    """The other servers that have the same journals."""
+
+    async def cancel(self, owner: str, response: str) -> None:
+        """Ask the server that owns a response's journal to cancel it. It may not be there any more."""
+        ...
 
 
 class BackgroundResponses:
     """Finds, follows, cancels and deletes background responses."""
 
-    def __init__(self, journals: Journals, histories: Histories) -> None:
+    def __init__(
+        self, journals: Journals, histories: Histories, gateways: OtherGateways | None = None
+    ) -> None:
         self._journals = journals
+        self._gateways = gateways
         self._histories = histories
         self._running: dict[str, BackgroundRun] = {}
         # Those that have ended, and whose journals are not complete.
@@ -69,7 +84,14 @@ class BackgroundResponses:
                 self._ended.popitem(last=False)
         run.announce()
 
-    async def current(self, id_: str, entry: HistoryEntry) -> JsonObject:
+    def stop(self, id_: str) -> bool:
+        """Cancel a response for a client of another gateway. Return whether it runs here."""
+        run = self._running.get(id_)
+        if run is not None:
+            run.stop("client")
+        return run is not None
+
+    async def current(self, id_: str, connection: str, entry: HistoryEntry) -> JsonObject:
         """A stored response as it is now."""
         if not entry.is_under_way:
             return entry.response
@@ -77,7 +99,7 @@ class BackgroundResponses:
             return run.so_far()
         if (run := self._ended.get(id_)) is not None and not run.is_lost:
             # The store failed at its end. It may work again.
-            self._histories.update(id_, entry.ended(run.so_far()))
+            await self._histories.update(id_, connection, entry.ended(run.so_far()))
             return run.so_far()
         events, is_held = await read_or_close(self._journals, id_)
         opened = next((each for each in events if isinstance(each, ResponseOpened)), ResponseOpened("spec"))
@@ -89,10 +111,10 @@ class BackgroundResponses:
             elif isinstance(event, ResponseClosed):
                 deque(last_events(stream, event), maxlen=0)
         if not is_held and self._journals.store is not None:
-            self._histories.update(id_, entry.ended(stream.resource.as_json()))
+            await self._histories.update(id_, connection, entry.ended(stream.resource.as_json()))
         return stream.so_far()
 
-    async def cancel(self, id_: str, entry: HistoryEntry) -> JsonObject:
+    async def cancel(self, id_: str, connection: str, entry: HistoryEntry) -> JsonObject:
         """Cancel a response, and return it. One that has ended is returned as it is."""
         if not entry.is_background:
             raise bad_request(
@@ -105,10 +127,32 @@ class BackgroundResponses:
             run.stop("client")
             await run.has_ended.wait()
             return run.so_far()
-        response = await self.current(id_, entry)
-        if response["status"] == "in_progress":
+        response = await self.current(id_, connection, entry)
+        if response["status"] != "in_progress":
+            return response
+        await self._cancel_elsewhere(id_)
+        return await self.current(id_, connection, entry)
+
+    async def _cancel_elsewhere(self, id_: str) -> None:
+        """Let another gateway cancel a response, and wait until its journal has an end."""
+        store = self._journals.store
+        if self._gateways is None or store is None:
             raise _runs_elsewhere()
-        return response
+        with mapping_store_errors():
+            info = await store.find(id_)
+        try:
+            async with asyncio.timeout(_ELSEWHERE_SECONDS):
+                if info is not None and info.owner:
+                    await self._gateways.cancel(info.owner, id_)
+                async for _ in followed(self._journals, id_):
+                    pass
+        except TimeoutError as error:
+            raise ApiError(
+                503,
+                "server_error",
+                "The gateway that runs the response has not stopped it yet. Try again.",
+                retry_after=5,
+            ) from error
 
     async def events(self, id_: str, entry: HistoryEntry, after: int) -> AsyncIterator[JsonObject]:
         """Return the events of a response after this one. The events that are still to come follow live."""
@@ -134,16 +178,18 @@ class BackgroundResponses:
 
     async def delete(self, id_: str, connection: str) -> None:
         """Delete a response and its journal; and its agent's conversation, if no other response is left of that."""
-        self._histories.find(id_, connection)
+        await self._histories.find(id_, connection)
         if (run := self._running.get(id_)) is not None:
             run.stop("client")
             await run.has_ended.wait()
         store = self._journals.store
         with mapping_store_errors():
-            if store is not None and not await store.delete(id_) and await store.find(id_) is not None:
-                raise _runs_elsewhere()
+            if store is not None and not await _is_deleted(store, id_):
+                await self._cancel_elsewhere(id_)
+                if not await _is_deleted(store, id_):
+                    raise _runs_elsewhere()
             self._ended.pop(id_, None)
-            conversation = self._histories.delete(id_, connection)
+            conversation = await self._histories.delete(id_, connection)
             if store is not None and conversation is not None:
                 await _delete_conversation(store, conversation)
             await self._histories.scrub()
@@ -166,6 +212,11 @@ class BackgroundResponses:
     async def _all_ended(self) -> None:
         while self._running:
             await next(iter(self._running.values())).has_ended.wait()
+
+
+async def _is_deleted(store: JournalStore, id_: str) -> bool:
+    """Delete a journal. False: a process that lives holds it."""
+    return await store.delete(id_) or await store.find(id_) is None
 
 
 async def _delete_conversation(store: JournalStore, id_: str) -> None:

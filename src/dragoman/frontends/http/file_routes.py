@@ -42,7 +42,7 @@ def file_route(files: Files, connections: Collection[str]) -> Route:
 
     async def content(request: Request) -> Response:
         id_ = request.path_params["id"]
-        file = files.find(id_) if is_file_id(id_) else None
+        file = await files.find(id_) if is_file_id(id_) else None
         if file is None or file.connection not in connections:
             raise _not_found()
         if "authorization" in request.headers and client_of(request).connection != file.connection:

@@ -11,7 +11,7 @@ import base64
 import logging
 import secrets
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator
+from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -22,7 +22,8 @@ from dragoman.frontends.http.resource import new_id
 from dragoman.lm import DataPart, JsonObject, Message, Part, TextPart
 from dragoman.lm.foreign_items import FILE_ITEM, file_item, file_of, item_of, item_part
 from dragoman.lm.parts import ITEM
-from dragoman.store import ResponseStore, StoredResponse, StoreError, file_ids
+from dragoman.store import ResponseStore, StoredResponse, file_ids
+from dragoman.store.errors import JournalStoreError
 
 __all__ = ["Files", "FilesOfResponse", "StoredFile"]
 
@@ -62,7 +63,9 @@ class Files:
         self._memory: OrderedDict[str, StoredFile] = OrderedDict()
         self._size = 0
 
-    def add(self, file: StoredFile, response_id: str, conversation: str | None, *, may_store: bool) -> str:
+    async def add(
+        self, file: StoredFile, response_id: str, conversation: str | None, *, may_store: bool
+    ) -> str:
         """Store a file. Return its id."""
         id_ = file_ids(response_id) + secrets.token_hex(_SECRET_BYTES)
         if may_store and self._store is not None:
@@ -70,8 +73,8 @@ class Files:
                 id_, file.connection, None, datetime.now(UTC), msgspec.msgpack.encode(file), conversation
             )
             try:
-                self._store.save(row)
-            except StoreError as error:
+                await self._store.save(row)
+            except JournalStoreError as error:
                 _log.warning("file %s is only in memory: %s", file.name or file.mime_type, error)
             else:
                 return id_
@@ -82,14 +85,14 @@ class Files:
             self._size -= len(dropped.data)
         return id_
 
-    def find(self, id_: str) -> StoredFile | None:
+    async def find(self, id_: str) -> StoredFile | None:
         if (file := self._memory.get(id_)) is not None:
             self._memory.move_to_end(id_)
             return file
         try:
-            row = None if self._store is None else self._store.file(id_)
+            row = None if self._store is None else await self._store.file(id_)
             return None if row is None else msgspec.msgpack.decode(row.content, type=StoredFile)
-        except (StoreError, msgspec.MsgspecError) as error:
+        except (JournalStoreError, msgspec.MsgspecError) as error:
             _log.warning("a file cannot be read: %s", error)
             return None
 
@@ -99,18 +102,18 @@ class Files:
         for id_ in [each for each in self._memory if each.startswith(first)]:
             self._size -= len(self._memory.pop(id_).data)
 
-    def without_links(self, message: Message, connection: str, *, for_endpoint: bool) -> Message:
+    async def without_links(self, message: Message, connection: str, *, for_endpoint: bool) -> Message:
         """Replace the links in a message of the model by the files that they stand for."""
         if message.role != "assistant" or "/content" not in message.text:
             return message
-        parts = (
+        parts = [
             each
             for part in message.content
-            for each in self._unlinked(part, connection, for_endpoint=for_endpoint)
-        )
+            async for each in self._unlinked(part, connection, for_endpoint=for_endpoint)
+        ]
         return msgspec.structs.replace(message, content=tuple(parts))
 
-    def _unlinked(self, part: Part, connection: str, *, for_endpoint: bool) -> Iterator[Part]:
+    async def _unlinked(self, part: Part, connection: str, *, for_endpoint: bool) -> AsyncIterator[Part]:
         if not isinstance(part, TextPart):
             yield part
             return
@@ -118,7 +121,7 @@ class Files:
             if isinstance(piece, str):
                 if piece:
                     yield TextPart(piece, part.audience)
-            elif (file := self._used(piece[1], connection)) is not None:
+            elif (file := await self._used(piece[1], connection)) is not None:
                 yield file.original if for_endpoint else file.part
             elif for_endpoint:
                 # It may be a link of the endpoint's own.
@@ -127,15 +130,15 @@ class Files:
                 # The file is gone. Its place stays, because the history is recognised by it.
                 yield DataPart("application/octet-stream", b"")
 
-    def _used(self, id_: str, connection: str) -> StoredFile | None:
+    async def _used(self, id_: str, connection: str) -> StoredFile | None:
         """Find a file of this connection, and note its use: a file that no history uses for long is deleted."""
-        file = self.find(id_)
+        file = await self.find(id_)
         if file is None or file.connection != connection:
             return None
         if self._store is not None and id_ not in self._memory:
             try:
-                self._store.touch([id_], datetime.now(UTC))
-            except StoreError as error:
+                await self._store.touch([id_], connection, datetime.now(UTC))
+            except JournalStoreError as error:
                 _log.warning("the use of a file is not stored: %s", error)
         return file
 
@@ -157,36 +160,36 @@ class FilesOfResponse:
     # Whether a link has an annotation. A completion has one text, in which the place of the link is not known.
     has_items: bool
 
-    def shown(self, part: Part, conversation: str | None) -> Iterable[Part]:
+    async def shown(self, part: Part, conversation: str | None) -> Iterable[Part]:
         """The parts that the client gets for this one: a link for a file, any other part as it is."""
         if not isinstance(part, DataPart):
             return (part,)
         if part.mime_type == ITEM:
-            return self._item(part, item_of(part), conversation)
+            return await self._item(part, item_of(part), conversation)
         if part.is_internal:
             return (part,)
         if self.takes_data:
             return (item_part(file_item(part, new_id("file"))),)
-        return self._link(part, conversation) if self._is_linked(part) else (part,)
+        return await self._link(part, conversation) if self._is_linked(part) else (part,)
 
-    def _item(self, part: DataPart, item: JsonObject, conversation: str | None) -> tuple[Part, ...]:
+    async def _item(self, part: DataPart, item: JsonObject, conversation: str | None) -> tuple[Part, ...]:
         file = file_of(item)
         if file is None or self.takes_data:
             return (part,)
         if self._is_linked(file):
             rest = {key: value for key, value in item.items() if key != _bytes_of(item)}
-            return self._link(file, conversation, rest)
+            return await self._link(file, conversation, rest)
         # A picture of another server of ours becomes an item that clients know.
         return (file,) if item.get("type") == FILE_ITEM else (part,)
 
     def _is_linked(self, file: DataPart) -> bool:
         return self.links_pictures or not file.mime_type.startswith("image/")
 
-    def _link(
+    async def _link(
         self, file: DataPart, conversation: str | None, item: JsonObject | None = None
     ) -> tuple[Part, ...]:
         stored = StoredFile(self.connection, file.mime_type, file.name, file.data, item)
-        id_ = self.files.add(stored, self.response_id, conversation, may_store=self.may_store)
+        id_ = await self.files.add(stored, self.response_id, conversation, may_store=self.may_store)
         address = file_address(self.origin, id_)
         return link_parts(file, address) if self.has_items else (TextPart(link_text(file, address)),)
 

@@ -1,6 +1,6 @@
 """Stored responses, and the histories that they form.
 
-A client continues from a response by its id. Stored responses are in SQLite, and belong to the connection that created
+A client continues from a response by its id. Stored responses are in a store, and belong to the connection that created
 them. Where `content` in [journal] is not "full", they are in memory only. A WebSocket also remembers its responses with
 `store: false`, for as long as it is open. A history is the chain of all previous responses, the oldest first.
 """
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -21,7 +21,8 @@ from dragoman.frontends.http.file_links import is_file_id
 from dragoman.journal.content import JournalContent
 from dragoman.lm import JsonObject
 from dragoman.lm.json import encode
-from dragoman.store import Database, ResponseStore, StoredResponse, StoreError
+from dragoman.store import Database, ResponseStore, SqliteResponses, StoredResponse
+from dragoman.store.errors import JournalStoreError
 
 __all__ = ["Histories", "HistoryEntry", "ResponseChain", "SocketHistory", "response_store"]
 
@@ -35,13 +36,20 @@ _MOST_LOCAL = 16
 
 
 @contextmanager
-def response_store(database: Database | None, content: JournalContent) -> Iterator[ResponseStore | None]:
-    """Open the store of responses. It is in memory if `content` forbids to store what is said. None: there is none."""
+def response_store(
+    database: Database | None, content: JournalContent, shared: ResponseStore | None = None
+) -> Iterator[ResponseStore | None]:
+    """Open the store of responses. It is in memory if `content` forbids to store what is said. None: there is none.
+
+    `shared`: that of the fleet, if this server is one of its gateways.
+    """
     if content != "full":
-        with ResponseStore.in_memory() as store:
+        with SqliteResponses.in_memory() as store:
             yield store
+    elif shared is not None:
+        yield shared
     else:
-        yield None if database is None else ResponseStore(database)
+        yield None if database is None else SqliteResponses(database)
 
 
 class HistoryEntry(msgspec.Struct, frozen=True):
@@ -124,14 +132,19 @@ class Histories:
     def stores(self) -> bool:
         return self._store is not None
 
-    def chain(self, id_: str | None, connection: str, local: SocketHistory | None = None) -> ResponseChain:
+    async def chain(
+        self, id_: str | None, connection: str, local: SocketHistory | None = None
+    ) -> ResponseChain:
         """Return the history up to a response, with it. An unknown response is an error: a history has no gaps."""
         links: dict[str, HistoryEntry] = {}
         size = 0
         while id_ is not None:
             entry = local.get(id_) if local is not None else None
             if entry is None:
-                entry, length = self.read(id_, connection)
+                entry, length = await self.read(id_, connection)
+                if entry is not None and entry.is_under_way:
+                    # It may have ended a moment ago, at another gateway.
+                    entry, length = await self.read(id_, connection, is_latest=True)
                 size += length
             if entry is not None and not entry.can_be_continued:
                 raise _not_completed(id_, entry)
@@ -146,8 +159,8 @@ class Histories:
         own = tuple(item for entry in reversed(links.values()) for item in entry.own_items)
         return ResponseChain(items, tuple(links), last.consumer_id, last.conversation, own)
 
-    def find(self, id_: str, connection: str) -> HistoryEntry:
-        entry, _ = self.read(id_, connection)
+    async def find(self, id_: str, connection: str) -> HistoryEntry:
+        entry, _ = await self.read(id_, connection)
         if entry is None:
             raise ApiError(
                 404,
@@ -157,7 +170,7 @@ class Histories:
             )
         return entry
 
-    def save(
+    async def save(
         self,
         id_: str,
         entry: HistoryEntry,
@@ -170,74 +183,85 @@ class Histories:
             return False
         now = datetime.now(UTC)
         try:
-            self._store.save(
+            await self._store.save(
                 StoredResponse(id_, connection, entry.previous, now, encode(entry), conversation),
                 entry.item_ids,
                 entry.own_ids,
             )
             if used:
-                self._store.touch(used, now)
-        except StoreError as error:
+                await self._store.touch(used, connection, now)
+        except JournalStoreError as error:
             _log.warning("response %s is not stored: %s", id_, error)
             return False
         return True
 
-    def update(self, id_: str, entry: HistoryEntry) -> None:
-        """Store what has become of a response."""
-        self._write(id_, lambda store: store.update(id_, encode(entry), entry.item_ids, entry.own_ids))
+    async def update(self, id_: str, connection: str, entry: HistoryEntry) -> None:
+        """Store how a response has ended. If it has already, that stays: it ends once."""
 
-    def index(self, conversation: str, items: Iterable[str]) -> None:
+        def change(stored: bytes) -> bytes | None:
+            is_under_way = msgspec.json.decode(stored, type=HistoryEntry).is_under_way
+            return encode(entry) if is_under_way else None
+
+        await self._write(
+            id_, lambda store: store.update(id_, connection, change, entry.item_ids, entry.own_ids)
+        )
+
+    async def index(self, conversation: str, connection: str, items: Iterable[str]) -> None:
         """Note the ids of items that were added to a conversation of this server."""
-        self._write(conversation, lambda store: store.index(conversation, items))
+        await self._write(conversation, lambda store: store.index(conversation, connection, items))
 
-    def assign(self, id_: str, conversation: str) -> None:
+    async def assign(self, id_: str, connection: str, conversation: str) -> None:
         """Note the agent's conversation of a response: it is deleted with the last of its responses."""
-        self._write(id_, lambda store: store.assign(id_, conversation))
+        await self._write(id_, lambda store: store.assign(id_, connection, conversation))
 
-    def _write(self, id_: str, work: Callable[[ResponseStore], None]) -> None:
+    async def _write(self, id_: str, work: Callable[[ResponseStore], Awaitable[None]]) -> None:
         if self._store is not None:
             try:
-                work(self._store)
-            except StoreError as error:
+                await work(self._store)
+            except (JournalStoreError, msgspec.MsgspecError, UnicodeError) as error:
                 _log.warning("%s is not stored: %s", id_, error)
 
-    def delete(self, id_: str, connection: str) -> str | None:
+    async def delete(self, id_: str, connection: str) -> str | None:
         """Delete a response. Return the id of its agent's conversation, if it was the last response of it."""
-        self.find(id_, connection)
-        return None if self._store is None else self._store.delete(id_, connection)
+        await self.find(id_, connection)
+        return None if self._store is None else await self._store.delete(id_, connection)
 
     async def scrub(self) -> None:
         """Remove copies of what was deleted from the file."""
         if self._store is not None:
             await self._store.scrub()
 
-    def read(self, id_: str, connection: str) -> tuple[HistoryEntry | None, int]:
+    async def read(
+        self, id_: str, connection: str, *, is_latest: bool = False
+    ) -> tuple[HistoryEntry | None, int]:
         """Return a stored response and its size in bytes. None: there is none, or it cannot be read."""
         if is_file_id(id_):
             return None, 0
-        return self._read(lambda store: store.find(id_, connection))
+        return await self._read(lambda store: store.find(id_, connection, is_latest=is_latest))
 
-    def read_with_item(self, item: str, connection: str, *, is_own: bool) -> tuple[HistoryEntry | None, int]:
+    async def read_with_item(
+        self, item: str, connection: str, *, is_own: bool
+    ) -> tuple[HistoryEntry | None, int]:
         """The same for the newest response that has this item. `is_own`: as one that the server made."""
-        return self._read(lambda store: store.find_by_item(item, connection, is_own=is_own))
+        return await self._read(lambda store: store.find_by_item(item, connection, is_own=is_own))
 
-    def conversations_with(self, item: str, connection: str) -> list[str]:
+    async def conversations_with(self, item: str, connection: str) -> list[str]:
         """Return the conversations of this server that have had this item."""
         try:
-            return [] if self._store is None else self._store.conversations_with(item, connection)
-        except StoreError as error:
+            return [] if self._store is None else await self._store.conversations_with(item, connection)
+        except JournalStoreError as error:
             _log.warning("stored items cannot be read: %s", error)
             return []
 
-    def _read(
-        self, find: Callable[[ResponseStore], StoredResponse | None]
+    async def _read(
+        self, find: Callable[[ResponseStore], Awaitable[StoredResponse | None]]
     ) -> tuple[HistoryEntry | None, int]:
         try:
-            stored = None if self._store is None else find(self._store)
+            stored = None if self._store is None else await find(self._store)
             if stored is None:
                 return None, 0
             return msgspec.json.decode(stored.content, type=HistoryEntry), len(stored.content)
-        except (StoreError, msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+        except (JournalStoreError, msgspec.MsgspecError, UnicodeError, RecursionError) as error:
             _log.warning("a stored response cannot be read: %s", error)
             return None, 0
 

@@ -1,7 +1,7 @@
 """A response that is sent as one JSON object, and how long its client waits for it.
 
-While a person decides at the console, nothing can be sent, and most clients give up after a minute or two. The agent's
-back end reports a notice when a question begins to wait, and that part makes this module look at the inbox. So a response
+While a person decides at the console, nothing can be sent, and most clients give up after a minute or two. This module
+looks at the inbox whenever something changes there. So a response
 that is stored goes on in the background when its question has waited for `decide_seconds`. The client gets what there is
 so far, with `status: "in_progress"`, and fetches the rest by the response's id. A response that is not stored is ended by
 the agent's back end (`Consumer.hold_seconds`), and the next one begins with the rest.
@@ -43,7 +43,10 @@ async def held_response(
         answer = await stack.enter_async_context(service.answering(prepared))
         limit: Callable[[], float | None] = _never
         if prepared.is_stored:
-            limit = _limit(answer, service.models.permissions.inbox, service.console_config.decide_seconds)
+            inbox = service.models.permissions.inbox
+            limit = _limit(answer, inbox, service.console_config.decide_seconds)
+            inbox.on_change.append(answer.look_again)
+            stack.callback(inbox.on_change.remove, answer.look_again)
         async with while_connected(receive, answer.cancel):
             has_ended = await answer.held(limit)
         if not has_ended and not answer.is_cancelled:

@@ -108,7 +108,7 @@ class ItemLists:
         events: list[AnyEvent] = [started]
         events += [MetadataChanged(dict(body.metadata))] if body.metadata else []
         events += [ItemsAdded(tuple(items))] if items else []
-        return await self._append(conversation, events)
+        return await self._append(conversation, connection, events)
 
     async def has(self, id_: str, connection: str) -> bool:
         """Whether this connection has made such a conversation, and it was not deleted."""
@@ -213,12 +213,12 @@ class ItemLists:
         for _ in range(_MOST_TRIES):
             conversation = await self.find(id_, connection)
             try:
-                return await self._append(conversation, change(conversation))
+                return await self._append(conversation, connection, change(conversation))
             except JournalConflict:
                 continue
         raise ApiError(503, "server_error", "Too many requests change this conversation.", retry_after=1)
 
-    async def _append(self, conversation: ItemList, events: Sequence[AnyEvent]) -> ItemList:
+    async def _append(self, conversation: ItemList, connection: str, events: Sequence[AnyEvent]) -> ItemList:
         at = time.time()
         first = conversation.sequence
         with mapping_store_errors():
@@ -228,7 +228,7 @@ class ItemLists:
         for sequence, event in enumerate(events, first + 1):
             conversation.apply(JournalEntry(sequence, at, event))
             if isinstance(event, ItemsAdded):
-                self._histories.index(conversation.id, map(item_id, event.items))
+                await self._histories.index(conversation.id, connection, map(item_id, event.items))
         return conversation
 
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 from dragoman.config import ConsoleConfig, Serve
 from dragoman.frontends.http.answer_forms import form_of, ignored_options
-from dragoman.frontends.http.approvals import APPROVAL_TOOLS, as_items, with_proofs
+from dragoman.frontends.http.approvals import APPROVAL_TOOLS, as_items, decided_calls, with_proofs
 from dragoman.frontends.http.client import HttpClient
 from dragoman.frontends.http.create_request import CreateRequest
-from dragoman.frontends.http.errors import bad_request
+from dragoman.frontends.http.errors import bad_request, of_model
 from dragoman.frontends.http.files import Files, FilesOfResponse
 from dragoman.frontends.http.histories import ResponseChain
 from dragoman.frontends.http.reading import ReadRequest
@@ -20,7 +20,15 @@ from dragoman.frontends.http.resource import new_id
 from dragoman.frontends.http.schema_checks import SchemaChecks
 from dragoman.frontends.http.workspace_choice import WORKSPACE_HEADER, FolderRoots, codex_folder
 from dragoman.frontends.side_requests import is_side_request
-from dragoman.lm import Consumer, JsonObject, LanguageModel, Message, Request, RequestOptions
+from dragoman.lm import (
+    Consumer,
+    JsonObject,
+    LanguageModel,
+    LanguageModelError,
+    Message,
+    Request,
+    RequestOptions,
+)
 from dragoman.lm.request import (
     IDEMPOTENCY_OPTION,
     ONE_SHOT_OPTION,
@@ -136,7 +144,9 @@ class RequestPreparation:
                 param="previous_response_id",
                 code="conflicting_ids",
             )
-        messages = self._messages(read, client, for_endpoint=takes_options)
+        if not takes_options:
+            await self._recall_permissions(read, client)
+        messages = await self._messages(read, client, for_endpoint=takes_options)
         if not messages and (unused := (*create.ignored, *read.given.ignored)):
             raise bad_request(
                 f"The request has no messages. Not supported here: {', '.join(unused)}.", param="input"
@@ -219,7 +229,19 @@ class RequestPreparation:
             read.copies,
         )
 
-    def _messages(self, read: ReadRequest, client: HttpClient, *, for_endpoint: bool) -> tuple[Message, ...]:
+    async def _recall_permissions(self, read: ReadRequest, client: HttpClient) -> None:
+        """Another server of the fleet may have asked what this request decides. Raise `ApiError` if that is not known."""
+        decided = decided_calls(read.messages, {**read.create.decisions, **read.given.decisions})
+        if not decided:
+            return
+        try:
+            await self._models.recall_permissions(read.create.model, decided)
+        except LanguageModelError as error:
+            raise of_model(error, sees_paths=client.sees_paths) from error
+
+    async def _messages(
+        self, read: ReadRequest, client: HttpClient, *, for_endpoint: bool
+    ) -> tuple[Message, ...]:
         """The messages of a request, with links as the files that they stand for, and decisions as proofs.
 
         An endpoint gets the decisions themselves: they are about its own requests.
@@ -231,8 +253,10 @@ class RequestPreparation:
             decisions = {**create.decisions, **read.given.decisions}
             messages = with_proofs(read.messages, decisions, self._models.permissions.grants)
         return tuple(
-            self._files.without_links(message, client.connection, for_endpoint=for_endpoint)
-            for message in messages
+            [
+                await self._files.without_links(message, client.connection, for_endpoint=for_endpoint)
+                for message in messages
+            ]
         )
 
     def _own_options(

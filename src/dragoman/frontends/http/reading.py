@@ -85,7 +85,7 @@ class RequestReader:
     async def _chain(
         self, previous: str | None, client: HttpClient, local: SocketHistory | None = None
     ) -> ResponseChain:
-        chain = self._histories.chain(previous, client.connection, local)
+        chain = await self._histories.chain(previous, client.connection, local)
         if chain.conversation is None:
             return chain
         if not await self._conversations.has(chain.conversation, client.connection):

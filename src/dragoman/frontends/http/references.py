@@ -107,9 +107,9 @@ class _Search:
         if not isinstance(id_, str) or not id_:
             raise bad_request("A reference must have the `id` of an item.", param=f"{where}.id")
         if id_ not in self._own:
-            self._read_response(id_, is_own=True)
+            await self._read_response(id_, is_own=True)
         if id_ not in self._own and id_ not in self._given:
-            self._read_response(id_, is_own=False)
+            await self._read_response(id_, is_own=False)
         if id_ not in self._own and id_ not in self._given:
             await self._read_conversations(id_)
         found = self._own.get(id_) or self._given.get(id_)
@@ -118,14 +118,14 @@ class _Search:
         self._budget.spend(encode(found), where)
         return found
 
-    def _read_response(self, id_: str, *, is_own: bool) -> None:
+    async def _read_response(self, id_: str, *, is_own: bool) -> None:
         listed = _LISTED.fullmatch(id_)
         if listed is not None:
-            entry, size = self._histories.read(listed[1], self._connection)
+            entry, size = await self._histories.read(listed[1], self._connection)
             if entry is not None:
                 self.add((), _with_listed_ids(entry.items, listed[1]))
         else:
-            entry, size = self._histories.read_with_item(id_, self._connection, is_own=is_own)
+            entry, size = await self._histories.read_with_item(id_, self._connection, is_own=is_own)
             if entry is not None:
                 self.add_entry(entry)
         self._bytes += size
@@ -133,10 +133,13 @@ class _Search:
             raise _too_many("bytes in the stored responses")
 
     async def _read_conversations(self, id_: str) -> None:
-        for conversation in self._histories.conversations_with(id_, self._connection):
+        for conversation in await self._histories.conversations_with(id_, self._connection):
             self._conversations_read += 1
             if self._conversations_read > _MOST_CONVERSATIONS:
                 raise _too_many("conversations")
+            if not await self._conversations.has(conversation, self._connection):
+                # It was deleted. The index may still have it.
+                continue
             items = (await self._conversations.find(conversation, self._connection)).items
             if id_ in items:
                 self.add(items.values())

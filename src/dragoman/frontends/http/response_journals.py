@@ -8,19 +8,27 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import math
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import contextmanager, suppress
+from types import TracebackType
+from typing import Self
 
 import msgspec
 
 from dragoman.frontends.http.errors import ApiError, bad_request
 from dragoman.frontends.http.stream import ResponseStream
 from dragoman.frontends.http.stream_rebuild import PartOrEnd, last_events, server_ended
-from dragoman.journal.events import AnyEvent, UnreadableJournal
+from dragoman.journal.events import AnyEvent, JournalEntry, UnreadableJournal
 from dragoman.journal.response_events import PartsReported, ResponseClosed
-from dragoman.journal.store import LEASE_SECONDS, JournalConflict, JournalStore, JournalStoreError
+from dragoman.journal.store import (
+    LEASE_SECONDS,
+    Claim,
+    HeldElsewhere,
+    JournalConflict,
+    JournalStore,
+    JournalStoreError,
+)
 from dragoman.journal.writer import Journals
 from dragoman.lm import JsonObject
 
@@ -35,7 +43,7 @@ __all__ = [
 
 _log = logging.getLogger(__name__)
 
-# How often the journal of another process's response is read for a client that follows it.
+# How long another process's response may say nothing, before a client that follows it looks whether the process lives.
 _LOOK_SECONDS = 0.5
 
 
@@ -52,26 +60,70 @@ async def read_or_close(journals: Journals, id_: str, after: int = 0) -> tuple[l
 
 async def followed(journals: Journals, id_: str) -> AsyncIterator[PartOrEnd]:
     """Yield the parts in the journal, each when it is stored, and then the end."""
-    after = 0
-    claimed_at = -math.inf
-    while True:
-        events, is_held = None, True
-        if time.monotonic() - claimed_at < LEASE_SECONDS:
-            events = await _read_while_owned(journals, id_, after)
-        if events is None:
-            # At first, and once per lease: a process that hangs still lives, and only a claim finds that its lease ended.
-            claimed_at = time.monotonic()
-            events, is_held = await read_or_close(journals, id_, after)
-        after += len(events)
-        for event in events:
-            if isinstance(event, PartsReported):
-                for part in event.parts:
-                    yield part
-            elif isinstance(event, ResponseClosed):
-                yield event
-        if not is_held:
-            return
-        await asyncio.sleep(_LOOK_SECONDS)
+    claimed_at = time.monotonic()
+    events, is_held = await read_or_close(journals, id_)
+    for each in _said(events):
+        yield each
+    if not is_held or journals.store is None:
+        return
+    after = len(events)
+    store = journals.store
+    async with _Following(store, id_, after) as following:
+        while True:
+            with mapping_store_errors():
+                entry = await following.next(_LOOK_SECONDS)
+                if entry is not None and entry.sequence <= after:
+                    continue
+                events = [] if entry is None else [entry.event]
+                # Nobody may live to append the end. At first a look, and once per lease a claim: a process that hangs
+                # still lives, and only a claim finds that its lease ended.
+                is_owned = entry is not None or bool((info := await store.find(id_)) and info.owner)
+                if not is_owned or time.monotonic() - claimed_at >= LEASE_SECONDS:
+                    claimed_at = time.monotonic()
+                    more, is_held = await read_or_close(journals, id_, after + len(events))
+                    events += more
+            after += len(events)
+            for each in _said(events):
+                yield each
+            if not is_held or any(isinstance(event, ResponseClosed) for event in events):
+                return
+
+
+class _Following:
+    """Waits for the next event of a journal, but not for ever."""
+
+    def __init__(self, store: JournalStore, id_: str, after: int) -> None:
+        self._entries = store.follow(id_, after)
+        self._next: asyncio.Task[JournalEntry] | None = None
+
+    async def next(self, seconds: float) -> JournalEntry | None:
+        """None: there was none in this time."""
+        if self._next is None:
+            self._next = asyncio.create_task(anext(self._entries))
+        await asyncio.wait({self._next}, timeout=seconds)
+        if not self._next.done():
+            return None
+        done, self._next = self._next, None
+        return done.result()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._next is not None:
+            self._next.cancel()
+            await asyncio.wait({self._next})
+        await self._entries.aclose()
+
+
+def _said(events: Iterable[AnyEvent]) -> Iterator[PartOrEnd]:
+    for event in events:
+        if isinstance(event, PartsReported):
+            yield from event.parts
+        elif isinstance(event, ResponseClosed):
+            yield event
 
 
 async def resumed_events(
@@ -96,19 +148,6 @@ async def stored_events(journals: Journals, id_: str) -> list[AnyEvent]:
         return [entry.event for entry in await journals.store.read(id_)]
 
 
-async def _read_while_owned(journals: Journals, id_: str, after: int) -> list[AnyEvent] | None:
-    """Return the events after this one, without a write. None: no live process owns the journal, or it has an end."""
-    store = journals.store
-    if store is None:
-        return None
-    with mapping_store_errors():
-        # In this order: what an owner appends before it releases the journal is not missed.
-        info = await store.find(id_)
-        events = [entry.event for entry in await store.read(id_, after)]
-    is_owned = info is not None and bool(info.owner)
-    return events if is_owned and not any(isinstance(each, ResponseClosed) for each in events) else None
-
-
 async def _read_or_close(store: JournalStore, id_: str, after: int) -> tuple[list[AnyEvent], bool]:
     while True:
         entries = await store.read(id_, after)
@@ -116,7 +155,7 @@ async def _read_or_close(store: JournalStore, id_: str, after: int) -> tuple[lis
         if any(isinstance(event, ResponseClosed) for event in events):
             return events, False
         last = after + len(entries)
-        match await store.claim(id_, last):
+        match await _claim(store, id_, last):
             case "held":
                 return events, True
             case "gone":
@@ -127,6 +166,13 @@ async def _read_or_close(store: JournalStore, id_: str, after: int) -> tuple[lis
                     await store.append(id_, last, [(time.time(), _ended_early())], holds=False)
             case "changed":
                 pass
+
+
+async def _claim(store: JournalStore, id_: str, last: int) -> Claim:
+    try:
+        return await store.claim(id_, last)
+    except HeldElsewhere:
+        return "held"
 
 
 def _ended_early() -> ResponseClosed:

@@ -92,7 +92,7 @@ class ResponseSaver:
         if resource.is_stored:
             entry = self.entry(prepared, resource)
             connection = prepared.client.connection
-            self._histories.save(resource.id, entry, connection, prepared.chain.ids, conversation)
+            await self._histories.save(resource.id, entry, connection, prepared.chain.ids, conversation)
 
     async def add_to_conversation(self, prepared: Prepared, resource: Resource) -> None:
         """Add a response and its input to its conversation, unless it failed before it said anything."""

@@ -17,7 +17,7 @@ from dragoman.config import ConsoleConfig, Serve
 from dragoman.frontends.http.answer_forms import outside_text
 from dragoman.frontends.http.answering import ResponseRun
 from dragoman.frontends.http.approvals import spelled_out
-from dragoman.frontends.http.background import BackgroundResponses
+from dragoman.frontends.http.background import BackgroundResponses, OtherGateways
 from dragoman.frontends.http.background_run import BackgroundRun
 from dragoman.frontends.http.client import HttpClient
 from dragoman.frontends.http.create_request import CompactBody, CreateRequest
@@ -58,10 +58,11 @@ class HttpService:
         journals: Journals | None = None,
         console_config: ConsoleConfig | None = None,
         config_file: Path | None = None,
+        gateways: OtherGateways | None = None,
     ) -> None:
         """Without journals, background responses are only in memory, and there are no conversations.
 
-        `config_file` is the file that a client's operator changes.
+        `config_file` is the file that a client's operator changes. `gateways`: those that share the journals.
         """
         journals = journals or Journals()
         self.console_config = console_config or ConsoleConfig()
@@ -69,7 +70,7 @@ class HttpService:
         self.serve = serve
         self.histories = Histories(store if serve.store else None)
         self.files = Files(store if serve.store else None)
-        self.background = BackgroundResponses(journals, self.histories)
+        self.background = BackgroundResponses(journals, self.histories, gateways)
         self.conversations = ItemLists(
             journals, self.histories, max_bytes=serve.max_body_bytes, is_on=serve.store
         )
@@ -82,7 +83,7 @@ class HttpService:
         self._saver = ResponseSaver(serve, self.histories, self.conversations)
         # The tasks of background responses: the event loop holds no strong reference to them.
         self._tasks: set[asyncio.Task[None]] = set()
-        self.metrics = Metrics(model.id for model in models.infos())
+        self.metrics = Metrics(lambda: (model.id for model in models.infos()))
         self._under_way = 0
 
     def model(self, model_id: str, client: HttpClient) -> LanguageModel:
@@ -137,15 +138,15 @@ class HttpService:
         self.metrics.under_way = self._under_way
         began = time.monotonic()
 
-        def spell_out(part: Part) -> Iterable[Part]:
-            if isinstance(part, DataPart):
-                shown = tuple(prepared.files.shown(part, answer.conversation))
-                is_file = shown != (part,)
-                return outside_text(shown) if is_file and prepared.request.options.has_form else shown
-            as_item = prepared.client.approves_items
-            return (spelled_out(part, self.models.permissions.grants, as_item=as_item),)
+        def spell_out(part: Part) -> Part:
+            return spelled_out(part, self.models.permissions.grants, as_item=prepared.client.approves_items)
 
-        answer = ResponseRun(prepared.model, prepared.request, spell_out)
+        async def link_files(part: DataPart) -> Iterable[Part]:
+            shown = tuple(await prepared.files.shown(part, answer.conversation))
+            is_file = shown != (part,)
+            return outside_text(shown) if is_file and prepared.request.options.has_form else shown
+
+        answer = ResponseRun(prepared.model, prepared.request, spell_out, link_files)
         try:
             async with answer:
                 yield answer
@@ -229,14 +230,14 @@ class HttpService:
         connection = prepared.client.connection
         resource = self._saver.resource(prepared)
         entry = self._saver.entry(prepared, resource)
-        if not self.histories.save(resource.id, entry, connection, prepared.chain.ids):
+        if not await self.histories.save(resource.id, entry, connection, prepared.chain.ids):
             raise ApiError(503, "server_error", "The response cannot be stored now.", retry_after=1)
         opened = self._saver.opened(prepared, resource)
         run = self.background.new(entry, opened)
         stack.callback(self.background.ended, run)
         await run.open(prepared.create.model, connection, answer.cancel)
-        self._assign(run, answer)
-        for part in answer.take_buffered():
+        await self._assign(run, prepared, answer)
+        for part in await answer.take_buffered():
             await run.take(part)
         task = asyncio.create_task(self._run(run, prepared, answer, stack.pop_all()))
         self._tasks.add(task)
@@ -247,7 +248,7 @@ class HttpService:
         self, run: BackgroundRun, prepared: Prepared, answer: ResponseRun, stack: AsyncExitStack
     ) -> None:
         async with stack:
-            error = await self._take_parts(run, answer)
+            error = await self._take_parts(run, prepared, answer)
             # The client can fetch it.
             answer.delivered(whole=True)
             if run.stopped == "server" or run.is_lost:
@@ -262,15 +263,18 @@ class HttpService:
             await self._saver.add_to_conversation(prepared, resource)
             await run.store_end(closed)
             if not run.is_lost:
-                self.histories.update(run.id, run.entry.ended(resource.as_json()))
+                entry = run.entry.ended(resource.as_json())
+                await self.histories.update(run.id, prepared.client.connection, entry)
             answer.outcome = resource.status
 
-    async def _take_parts(self, run: BackgroundRun, answer: ResponseRun) -> ApiError | None:
+    async def _take_parts(
+        self, run: BackgroundRun, prepared: Prepared, answer: ResponseRun
+    ) -> ApiError | None:
         """Take all parts of the model. Return its error, if it has failed."""
         is_assigned = False
         try:
             async for part in answer.parts():
-                is_assigned = is_assigned or self._assign(run, answer)
+                is_assigned = is_assigned or await self._assign(run, prepared, answer)
                 await run.take(part)
         except ApiError as error:
             return error
@@ -279,9 +283,9 @@ class HttpService:
             return unexpected()
         return None
 
-    def _assign(self, run: BackgroundRun, answer: ResponseRun) -> bool:
+    async def _assign(self, run: BackgroundRun, prepared: Prepared, answer: ResponseRun) -> bool:
         """Note the agent's conversation of a response. Return whether it is known yet."""
         if answer.conversation is None:
             return False
-        self.histories.assign(run.id, answer.conversation)
+        await self.histories.assign(run.id, prepared.client.connection, answer.conversation)
         return True

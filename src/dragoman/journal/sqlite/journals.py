@@ -19,7 +19,6 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from dragoman.journal.agent_events import AgentStopped, SessionChanged
 from dragoman.journal.content import is_decision, without_content
 from dragoman.journal.event import ContentDeleted, JournalKind, JournalStarted
 from dragoman.journal.events import (
@@ -31,23 +30,27 @@ from dragoman.journal.events import (
     encode_events,
 )
 from dragoman.journal.fold import ConversationFold, ConversationState
+from dragoman.journal.snapshots import decode_snapshot, encode_snapshot, wait_after
 from dragoman.journal.sqlite.owners import is_free, own_name, owner_lives
-from dragoman.journal.store import LEASE_SECONDS, Claim, JournalConflict, JournalInfo, JournalStoreError
+from dragoman.journal.store import (
+    LEASE_SECONDS,
+    Claim,
+    JournalConflict,
+    JournalInfo,
+    JournalStoreError,
+    last_use,
+)
 from dragoman.store import Database
 from dragoman.store.journal_rows import SPACE, insert_events, insert_journal
 
-__all__ = ["SqliteJournals", "decode_snapshot", "encode_snapshot"]
+__all__ = ["SqliteJournals"]
 
 _log = logging.getLogger(__name__)
 
 # How often `follow` looks for what other processes have appended.
 _LOOK_SECONDS = 0.25
-# A snapshot is made when the events since the last one have this many bytes, and this many times as many as the last one
-# had: it is written twice, to the log and from there to the file, and must stay a small part of what a turn writes.
-_SNAPSHOT_BYTES = 64 * 1024
-_SNAPSHOT_TIMES = 3
-# It grows when older versions could misread a snapshot. One of another format is not used.
-_SNAPSHOT_FORMAT = 1
+# A lease counts as ended so long before it does: what was begun in it must not go on after it.
+_MARGIN_SECONDS = 10.0
 # In seconds: a pause that is not taken for a wrong clock.
 _SHORTEST_JUMP = 7 * 24 * 3600.0
 
@@ -77,7 +80,6 @@ _INFO = (
     "SELECT j.id, j.kind, j.model, j.workspace, j.connection, j.title, j.parent, j.started_at, h.used_at, h.sequence, "
     "h.owner, j.program FROM journals j JOIN journal_heads h USING (number) WHERE NOT j.deleted"
 )
-_NO_USE = (AgentStopped, SessionChanged)
 _LATEST_FIRST = "ORDER BY h.used_at DESC, j.number DESC"
 
 
@@ -98,8 +100,7 @@ class SqliteJournals:
         content = encode_events(events) if events else b""
         decisions = [place for place, (_, event) in enumerate(events, expected + 1) if is_decision(event)]
         written_at = events[-1][0] if events else 0.0
-        # That an agent ends, or a journal is released, is no use of a conversation: the order of a list stays.
-        used_at = max((at for at, event in events if not isinstance(event, _NO_USE)), default=0.0)
+        used_at = last_use(events)
         until = time.monotonic() + LEASE_SECONDS if holds else 0.0
 
         def write(database: Database) -> int:
@@ -177,6 +178,9 @@ class SqliteJournals:
                 journal,
             )
         )
+
+    def is_leased(self, since: float) -> bool:
+        return time.monotonic() < since + LEASE_SECONDS - _MARGIN_SECONDS
 
     async def renew(self) -> frozenset[str]:
         until = time.monotonic() + LEASE_SECONDS
@@ -371,7 +375,7 @@ class SqliteJournals:
             except (JournalStoreError, UnreadableJournal) as error:
                 taken = 0
                 _log.warning("%s has no new snapshot, and takes longer to load: %s", journal, error)
-            left = _wait_after(taken)
+            left = wait_after(taken)
         self._until_snapshot[journal] = left
 
     def _until_next_snapshot(self, journal: str) -> int:
@@ -384,7 +388,7 @@ class SqliteJournals:
             SPACE,
             journal,
         )
-        return _wait_after(size) - since
+        return wait_after(size) - since
 
     async def _replace_snapshot(self, journal: str) -> int:
         """Make a snapshot of an agent's conversation. Returns how many bytes it has."""
@@ -480,24 +484,3 @@ def _clock_is_plausible(database: Database, now: float, keep: float) -> bool:
     [(seen,)] = database.rows(tuple[float], "SELECT seen_at FROM journal_clock")
     database.execute("UPDATE journal_clock SET seen_at = ?", now)
     return 0 <= now - seen <= max(keep, _SHORTEST_JUMP)
-
-
-def _wait_after(snapshot: int) -> int:
-    """How many bytes of events follow a snapshot of this size before the next one is made."""
-    return max(_SNAPSHOT_BYTES, _SNAPSHOT_TIMES * snapshot)
-
-
-def encode_snapshot(state: ConversationState) -> bytes:
-    return msgspec.msgpack.encode((_SNAPSHOT_FORMAT, state))
-
-
-def decode_snapshot(journal: str, content: bytes) -> ConversationState | None:
-    """None if it cannot be read: then all events are."""
-    try:
-        format_, state = msgspec.msgpack.decode(content, type=tuple[int, ConversationState])
-        # The fold refuses what does not fit together.
-        is_usable = format_ == _SNAPSHOT_FORMAT and ConversationFold(journal, state).record.id == journal
-    except (msgspec.MsgspecError, UnicodeError, UnreadableJournal) as error:
-        _log.info("a snapshot of %s cannot be read: %s", journal, error)
-        return None
-    return state if is_usable else None

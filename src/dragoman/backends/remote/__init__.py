@@ -1,0 +1,1 @@
+"""Models of other machines, through the fleet."""

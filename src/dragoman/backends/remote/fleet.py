@@ -1,0 +1,423 @@
+"""The workers of a fleet, as a gateway sees them: which there are, what they offer, and the streams with them.
+
+One for each process. It pings every worker with which it has streams, and counts until when that worker may be believed
+(`validity`). It connects when it is first used.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from typing import Protocol
+
+import msgspec
+
+from dragoman.backends.remote.permission_mirror import PermissionMirror
+from dragoman.backends.remote.stream import RemoteStream
+from dragoman.backends.remote.validity import Validity
+from dragoman.fleet.connection import FleetConnection, FleetUnavailable, NoAnswer, NobodyThere, Received
+from dragoman.fleet.joining import joined, node_name
+from dragoman.fleet.messages import (
+    ACCEPTED_FORM,
+    BATCH_FORM,
+    BID_FORM,
+    BID_REQUEST_FORM,
+    PONG_FORM,
+    REQUEST_FORM,
+    STATUS_FORM,
+    STREAM_FORM,
+    Bid,
+    BidRequest,
+    Cancel,
+    Delivered,
+    NodeStatus,
+    OfferedModel,
+    Ping,
+    RequestMessage,
+    Resend,
+    StreamMessage,
+)
+from dragoman.fleet.settings import FleetSettings
+from dragoman.fleet.subjects import (
+    STATUS,
+    bids_subject,
+    parts_subject,
+    requests_subject,
+    streams_subject,
+)
+from dragoman.lm import LanguageModelError
+from dragoman.permissions.grants import Grants
+from dragoman.process.deadline import boot_seconds
+from dragoman.store.errors import JournalStoreError
+
+__all__ = ["Fleet", "HintStore", "KnownPlace", "Unwilling", "WorkerPeer", "died"]
+
+_log = logging.getLogger(__name__)
+
+PING_SECONDS = 2.0
+# Between two pings, if the first took long.
+_SHORTEST_WAIT = 0.01
+# A worker answers in milliseconds. Twice, because a message may be lost.
+_ACCEPT_SECONDS = 1.5
+# A large request is on its way for longer: pictures and files.
+_BYTES_A_SECOND = 8 * 1024 * 1024
+# Workers that are known are waited for so long.
+_BID_SECONDS = 0.5
+_STATUS_SECONDS = 0.5
+_REFRESH_SECONDS = 5.0
+# A worker that has not said anything for so long is not there.
+_FORGET_SECONDS = 16.0
+
+
+class KnownPlace(Protocol):
+    """Where a journal is, as the store says it."""
+
+    @property
+    def owner(self) -> str:
+        """The node that owns it; "" if it is free."""
+        ...
+
+    @property
+    def is_live(self) -> bool:
+        """Whether the lease of the owner lives."""
+        ...
+
+    @property
+    def last_node(self) -> str:
+        """The node that owns it, or owned it last."""
+        ...
+
+
+class HintStore(Protocol):
+    """A store that knows where conversations are: `journal.jetstream`."""
+
+    async def place_of(self, journal: str) -> KnownPlace | None: ...
+
+    async def hinted(self, keys: Sequence[str]) -> list[str]:
+        """The conversations under these keys of the index, those of earlier keys first."""
+        ...
+
+
+class Unwilling(Exception):
+    """A worker does not take a request now, because it drains or is full."""
+
+    def __init__(self, error: LanguageModelError) -> None:
+        super().__init__(error.message)
+        self.error = error
+
+
+class WorkerPeer:
+    """One incarnation of a worker, with the streams from it."""
+
+    def __init__(self, node: str, incarnation: str, validity: Validity) -> None:
+        self.node = node
+        self.incarnation = incarnation
+        self.validity = validity
+        self.streams: dict[str, RemoteStream] = {}
+        self.pinging: asyncio.Task[None] | None = None
+
+    def fail(self) -> None:
+        """Nothing more of this incarnation is shown."""
+        for stream in self.streams.values():
+            stream.fail(died(self.node))
+
+
+class Fleet:
+    """All that a gateway knows of the workers."""
+
+    def __init__(
+        self,
+        connect: Callable[[], AbstractAsyncContextManager[FleetConnection]],
+        name: str,
+        store: HintStore | None = None,
+        clock: Callable[[], float] = boot_seconds,
+    ) -> None:
+        """`name` is that of this node. Two processes may share it; their streams do not mix."""
+        self._connect = connect
+        self._name = name
+        # What workers know this process by. Parts come to the subject of the first half.
+        self.gateway = f"{name}/{secrets.token_hex(4)}"
+        self.store = store
+        self.clock = clock
+        self._mirror: PermissionMirror | None = None
+        self._connection: FleetConnection | None = None
+        self._connecting = asyncio.Lock()
+        self._stack = AsyncExitStack()
+        self._streams: dict[str, RemoteStream] = {}
+        self._peers: dict[tuple[str, str], WorkerPeer] = {}
+        self._nodes: dict[str, tuple[float, NodeStatus]] = {}
+        self._refreshing: asyncio.Task[None] | None = None
+        # Called when the models that workers offer have changed.
+        self.on_change: list[Callable[[], None]] = []
+
+    @classmethod
+    def of_config(cls, config: FleetSettings) -> Fleet:
+        """One that connects when it is used. It has no lease and no store, so it asks workers where conversations are.
+
+        Raises `FleetUnavailable` if its credentials cannot be read.
+        """
+        name = node_name(config, "gateway")
+        return cls(lambda: joined(config, name), name)
+
+    @classmethod
+    def on(cls, connection: FleetConnection, name: str, store: HintStore | None = None) -> Fleet:
+        """One that uses a connection of the caller."""
+
+        @asynccontextmanager
+        async def given() -> AsyncIterator[FleetConnection]:
+            yield connection
+
+        return cls(given, name, store)
+
+    async def connected(self) -> FleetConnection:
+        """The connection. Raises `FleetUnavailable`."""
+        async with self._connecting:
+            if self._connection is None:
+                connection = await self._stack.enter_async_context(self._connect())
+                self._stack.push_async_callback(
+                    await connection.subscribe(parts_subject(self._name), self._on_batch)
+                )
+                await connection.flush()
+                connection.on_reconnect.append(self._ping_soon)
+                self._connection = connection
+                self._refreshing = asyncio.create_task(self._keep_fresh())
+        return self._connection
+
+    def permission_mirror(self, grants: Grants) -> PermissionMirror:
+        """The permission requests of workers in this process: one for all models."""
+        if self._mirror is None:
+            self._mirror = PermissionMirror(self.connected, grants, self._owner_of)
+        return self._mirror
+
+    async def _owner_of(self, conversation: str) -> str | None:
+        if self.store is None:
+            return None
+        try:
+            place = await self.store.place_of(conversation)
+        except JournalStoreError as error:
+            _log.warning("the owner of conversation %s is not known: %s", conversation, error)
+            return None
+        return place.owner or None if place is not None and place.is_live else None
+
+    async def close(self) -> None:
+        for peer in self._peers.values():
+            peer.fail()
+        tasks = [each.pinging for each in self._peers.values()] + [self._refreshing]
+        for task in tasks:
+            if task is not None:
+                task.cancel()
+        if self._connection is not None:
+            self._connection.on_reconnect.remove(self._ping_soon)
+        self._connection = self._refreshing = None
+        self._peers.clear()
+        await self._stack.aclose()
+
+    # Which workers there are.
+
+    @property
+    def offered(self) -> dict[str, OfferedModel]:
+        """The models that workers offer, by their ids."""
+        return {model.info.id: model for status in self.nodes for model in status.models}
+
+    @property
+    def nodes(self) -> list[NodeStatus]:
+        now = self.clock()
+        return [status for heard, status in self._nodes.values() if now - heard < _FORGET_SECONDS]
+
+    async def refresh(self) -> None:
+        """Ask all workers what they offer."""
+        connection = await self.connected()
+        before = self.offered
+        known = {status.name for status in self.nodes}
+
+        def are_all(answers: list[bytes]) -> bool:
+            return bool(known) and len(answers) >= len(known) + 1
+
+        answers = await connection.collect(STATUS, b"", _STATUS_SECONDS, are_all)
+        now = self.clock()
+        for answer in answers:
+            try:
+                status = STATUS_FORM.decode(answer)
+            except msgspec.MsgspecError as error:
+                _log.warning("a node's status cannot be read: %s", error)
+                continue
+            if status.role == "worker":
+                self._nodes[status.name] = now, status
+        answered = {name for name, (heard, _) in self._nodes.items() if heard == now}
+        for name in self._nodes.keys() - answered:
+            # It drops out when it has been silent for a while: answers may be lost.
+            if now - self._nodes[name][0] >= _FORGET_SECONDS:
+                del self._nodes[name]
+        if before != self.offered:
+            for notify in self.on_change:
+                notify()
+
+    async def _keep_fresh(self) -> None:
+        while True:
+            try:
+                await self.refresh()
+            except FleetUnavailable as error:
+                _log.debug("workers cannot be asked what they offer: %s", error)
+            await asyncio.sleep(_REFRESH_SECONDS)
+
+    async def bids(self, model: str, hints: Iterable[str]) -> list[Bid]:
+        """What workers with this model say to a request. Empty at once if there is none."""
+        connection = await self.connected()
+        known = {
+            status.name for status in self.nodes for offered in status.models if offered.info.id == model
+        }
+
+        def are_all(answers: list[bytes]) -> bool:
+            return bool(known) and {BID_FORM.decode(each).node for each in answers} >= known
+
+        asked = BID_REQUEST_FORM.encode(BidRequest(model, tuple(hints)))
+        answers = await connection.collect(bids_subject(model), asked, _BID_SECONDS, are_all)
+        return [BID_FORM.decode(each) for each in answers]
+
+    @property
+    def streams_with(self) -> dict[str, int]:
+        """How many streams there are with each worker."""
+        counts: dict[str, int] = {}
+        for peer in self._peers.values():
+            counts[peer.node] = counts.get(peer.node, 0) + len(peer.streams)
+        return counts
+
+    # Streams.
+
+    async def open(self, node: str, message: RequestMessage) -> tuple[WorkerPeer, RemoteStream] | None:
+        """Send a request to a worker. None: it has not got it, or does not answer. It does nothing before it is confirmed.
+
+        Raises `Unwilling`, or the `LanguageModelError` with which the worker refuses.
+        """
+        connection = await self.connected()
+        data = REQUEST_FORM.encode(message)
+        stream = RemoteStream(message.stream, node)
+        sent_at = self.clock()
+        for _ in range(2):
+            try:
+                answer = await connection.request(
+                    requests_subject(node), data, _ACCEPT_SECONDS + len(data) / _BYTES_A_SECOND
+                )
+                break
+            except NobodyThere:
+                return None
+            except NoAnswer:
+                continue
+        else:
+            return None
+        accepted = ACCEPTED_FORM.decode(answer)
+        if accepted.error is not None:
+            error = accepted.error.error()
+            raise Unwilling(error) if accepted.is_unwilling else error
+        key = node, accepted.incarnation
+        peer = self._peers.get(key)
+        if peer is None:
+            peer = self._peers[key] = WorkerPeer(*key, Validity.heard(sent_at, accepted.seconds_left))
+        peer.validity.extend(sent_at, accepted.seconds_left)
+        if peer.validity.seconds_left(self.clock()) <= 0:
+            return None
+        self._streams[stream.id] = peer.streams[stream.id] = stream
+        if peer.pinging is None or peer.pinging.done():
+            peer.pinging = asyncio.create_task(self._ping(peer))
+        try:
+            # Now the worker begins.
+            await self._say(node, stream.receipt)
+        except asyncio.CancelledError:
+            await self.leave(peer, stream, is_over=False)
+            raise
+        return peer, stream
+
+    async def receipt(self, stream: RemoteStream) -> None:
+        await self._say(stream.node, stream.receipt)
+
+    async def leave(self, peer: WorkerPeer, stream: RemoteStream, *, is_over: bool) -> None:
+        """Forget a stream. If it is not over, its worker cancels it."""
+        self._streams.pop(stream.id, None)
+        peer.streams.pop(stream.id, None)
+        if not is_over:
+            await self._say(stream.node, Cancel(stream.id))
+
+    async def delivered(self, node: str, model: str, conversation: str, *, whole: bool) -> None:
+        await self._say(node, Delivered(model, conversation, whole))
+
+    async def _say(self, node: str, message: StreamMessage) -> None:
+        """Tell a worker something about streams. If it is lost, the next ping makes up for it."""
+        if self._connection is not None:
+            try:
+                await self._connection.publish(streams_subject(node), STREAM_FORM.encode(message))
+            except FleetUnavailable as error:
+                _log.debug("a message to %s was not sent: %s", node, error)
+
+    async def _on_batch(self, received: Received) -> None:
+        batch = BATCH_FORM.decode(received.data)
+        stream = self._streams.get(batch.stream)
+        # Of a stream that is over, or of another process with this name.
+        if stream is not None and stream.take(batch, len(received.data)):
+            await self._say(stream.node, Resend(stream.id, stream.window.number))
+
+    # Pings.
+
+    def _ping_soon(self) -> None:
+        """The connection was lost and is there again: compare at once."""
+        for peer in self._peers.values():
+            if peer.pinging is not None:
+                peer.pinging.cancel()
+            peer.pinging = asyncio.create_task(self._ping(peer))
+
+    async def _ping(self, peer: WorkerPeer) -> None:
+        """Ping a worker while there are streams with it, and once more: then it knows that all are over."""
+        is_over = False
+        while not is_over:
+            was_empty = not peer.streams
+            sent_at = self.clock()
+            left = peer.validity.seconds_left(sent_at)
+            if left <= 0:
+                break
+            try:
+                await self._compare(peer, sent_at, min(PING_SECONDS, left))
+            except (NoAnswer, NobodyThere, FleetUnavailable) as error:
+                _log.debug("%s has not answered a ping: %s", peer.node, error)
+            except msgspec.MsgspecError:
+                _log.exception("the answer of %s to a ping cannot be read", peer.node)
+            is_over = was_empty and not peer.streams
+            if not is_over:
+                now = self.clock()
+                wait = min(sent_at + PING_SECONDS - now, peer.validity.seconds_left(now))
+                await asyncio.sleep(max(wait, _SHORTEST_WAIT))
+        # Without a wait since the last look: nobody has opened a stream in between.
+        peer.fail()
+        del self._peers[peer.node, peer.incarnation]
+
+    async def _compare(self, peer: WorkerPeer, sent_at: float, seconds: float) -> None:
+        connection = await self.connected()
+        streams = tuple(peer.streams.values())
+        had = {stream.id: stream.window.number for stream in streams}
+        ping = Ping(self.gateway, tuple(stream.receipt for stream in streams))
+        answer = await connection.request(streams_subject(peer.node), STREAM_FORM.encode(ping), seconds)
+        pong = PONG_FORM.decode(answer)
+        if pong.incarnation != peer.incarnation:
+            peer.fail()
+            return
+        peer.validity.extend(sent_at, pong.seconds_left)
+        for stream in streams:
+            sent = pong.sent.get(stream.id)
+            if sent is None:
+                if stream.id in self._streams:
+                    stream.fail(died(peer.node))
+            elif stream.window.is_behind(sent, had[stream.id]):
+                await self._say(peer.node, Resend(stream.id, stream.window.number))
+
+
+def died(node: str) -> LanguageModelError:
+    """The error of a response whose worker is gone."""
+    what = "no longer answers. What it did last may be lost."
+    hint = "Send the next request: it continues on another machine."
+    return LanguageModelError(
+        "unavailable",
+        f"The machine {node}, on which this conversation runs, {what}",
+        hint=hint,
+        public=f"The machine on which this conversation runs {what} {hint}",
+    )

@@ -1,0 +1,356 @@
+"""A model on a worker of the fleet, as a language model.
+
+A request goes to one worker. Which one is looked for until a worker has confirmed it; from then on it is never sent to
+another one, because the agent may have acted. If that worker dies, the response fails, and the next request of the
+conversation continues elsewhere.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import msgspec
+from msgspec.structs import replace
+
+from dragoman.backends.remote.fleet import Fleet, Unwilling, WorkerPeer, died
+from dragoman.backends.remote.stream import RemoteStream
+from dragoman.fleet.connection import FleetUnavailable, NoAnswer
+from dragoman.fleet.hints import hints_of
+from dragoman.fleet.lease import LEASE_SECONDS, find_lease
+from dragoman.fleet.messages import ApprovedCall, OfferedModel, RequestMessage, StreamEnd
+from dragoman.fleet.placement import Place, WorkerChoice, choose
+from dragoman.lm import (
+    CancellationError,
+    CancellationToken,
+    Capabilities,
+    DataPart,
+    LanguageModelError,
+    Message,
+    ModelInfo,
+    Part,
+    Request,
+    Sink,
+    estimate_tokens,
+    until_cancelled,
+)
+from dragoman.lm.offering import ModelOffer
+from dragoman.lm.parts import CONVERSATION
+from dragoman.permissions.pipeline import PermissionServices
+from dragoman.store.errors import JournalStoreError
+
+__all__ = ["RemoteModel"]
+
+_log = logging.getLogger(__name__)
+
+# A conversation moves when its owner ends. More than some moves in one request are a fault.
+_MOST_MOVES = 5
+# A dead owner's lease ends by then.
+_OWNER_SECONDS = LEASE_SECONDS + 5.0
+_LOOK_SECONDS = 0.5
+# Hinted conversations that are looked up: the best evidence comes first.
+_MOST_HINTS = 8
+# Conversations whose worker is remembered, for what front ends say about their delivery.
+_MOST_REMEMBERED = 1_024
+
+# Until a worker has described the model.
+_UNKNOWN_TOKENS = 200_000
+
+
+class RemoteModel:
+    # The worker presents its replies.
+    presents = True
+
+    def __init__(
+        self,
+        fleet: Fleet,
+        model_id: str,
+        remote_id: str | None = None,
+        labels: tuple[str, ...] = (),
+        *,
+        name: str | None = None,
+        permissions: PermissionServices | None = None,
+    ) -> None:
+        """`remote_id` is the model's id at the workers, if it is another one there."""
+        self._fleet = fleet
+        self._id = model_id
+        self._remote_id = remote_id or model_id
+        self._labels = labels
+        self._name = name
+        # The permission requests that a person can be asked about here.
+        self._mirror = None if permissions is None else fleet.permission_mirror(permissions.grants)
+        # Which worker gave the last reply of each conversation.
+        self._nodes: dict[str, str] = {}
+        self._telling: set[asyncio.Task[None]] = set()
+        self._last_status: OfferedModel | None = None
+        self._on_offer: Callable[[], None] | None = None
+        fleet.on_change.append(self._changed)
+
+    # What it is.
+
+    @property
+    def _status(self) -> OfferedModel | None:
+        """What the workers say of it. If none is there, what they said last."""
+        for node in self._fleet.nodes:
+            if set(self._labels) <= set(node.labels):
+                for status in node.models:
+                    if status.info.id == self._remote_id:
+                        self._last_status = status
+                        return status
+        return self._last_status
+
+    @property
+    def info(self) -> ModelInfo:
+        status = self._status
+        if status is not None:
+            return replace(status.info, id=self._id, name=self._name or status.info.name)
+        return ModelInfo(
+            id=self._id,
+            name=self._name or self._id,
+            family=self._remote_id,
+            version="1",
+            max_input_tokens=_UNKNOWN_TOKENS,
+            max_output_tokens=_UNKNOWN_TOKENS,
+            capabilities=Capabilities(tool_calling=True, image_input=True),
+            required_calls=True,
+            takes_forms=True,
+            detail="A model of the fleet.",
+            is_byok=True,
+            is_user_selectable=True,
+        )
+
+    @property
+    def folder(self) -> Path | None:
+        """The folder in which its agents work on the workers, unless a consumer has its own. None: it is no agent."""
+        status = self._status
+        return Path(status.folder) if status is not None and status.folder is not None else None
+
+    def count_tokens(self, text: str | Message) -> int:
+        return estimate_tokens(text)
+
+    async def learn(self) -> None:
+        """Ask the workers what they offer."""
+        try:
+            await self._fleet.refresh()
+        except FleetUnavailable as error:
+            _log.warning("%s: %s", self._id, error)
+
+    @property
+    def offer(self) -> ModelOffer:
+        status = self._status
+        return (status.offer if status is not None else None) or ModelOffer()
+
+    def watch_offer(self, on_change: Callable[[], None]) -> None:
+        self._on_offer = on_change
+
+    def _changed(self) -> None:
+        before = self._last_status
+        if self._status != before and self._on_offer is not None:
+            self._on_offer()
+
+    async def look(self, folder: str | None = None) -> ModelOffer:  # noqa: ARG002 - the folder is one of this machine
+        """What the workers know of it: they have asked their agents."""
+        await self.learn()
+        return self.offer
+
+    async def log_in(self, method: str) -> None:
+        raise LanguageModelError(
+            "bad_request",
+            f"{self.info.name} runs on another machine, where the login {method!r} must be done.",
+            hint="Log in there, as the user of the worker: `dragoman doctor` on that machine says how.",
+        )
+
+    def delivered(self, conversation: str, *, whole: bool) -> None:
+        node = self._nodes.get(conversation)
+        if node is not None:
+            task = asyncio.create_task(
+                self._fleet.delivered(node, self._remote_id, conversation, whole=whole)
+            )
+            self._telling.add(task)
+            task.add_done_callback(self._telling.discard)
+
+    async def close(self) -> None:
+        self._fleet.on_change.remove(self._changed)
+        if self._telling:
+            await asyncio.wait(self._telling)
+
+    # Requests.
+
+    async def recall(self, call_ids: Iterable[str]) -> None:
+        """Make those of these permission calls known that wait at a worker. Raises `LanguageModelError`."""
+        if self._mirror is not None:
+            await self._mirror.recall(call_ids)
+
+    async def respond(self, request: Request, sink: Sink, token: CancellationToken) -> None:
+        try:
+            await until_cancelled(self._respond(request, sink), token)
+        except CancellationError:
+            # What was sent stays; the worker was told.
+            return
+        except FleetUnavailable as error:
+            raise _unreachable(str(error)) from error
+
+    async def _respond(self, request: Request, sink: Sink) -> None:
+        hints = await self._hints(request)
+        approved: tuple[ApprovedCall, ...] = ()
+        if self._mirror is not None:
+            request, approved = self._mirror.outgoing(request)
+        message = RequestMessage("", self._fleet.gateway, self._remote_id, request, hints, approved)
+        owner = ""
+        for _ in range(_MOST_MOVES):
+            peer, stream = await self._opened(message, owner)
+            is_over = False
+            try:
+                end = await self._take(peer, stream, sink)
+                is_over = True
+            finally:
+                # If the response was cancelled, the worker learns it now.
+                await self._fleet.leave(peer, stream, is_over=is_over)
+            if end.moved_to is None:
+                if end.error is not None:
+                    raise end.error.error()
+                return
+            owner = end.moved_to
+            _log.info("a request of %s goes to %s, which owns its conversation", self._id, owner)
+        raise _unreachable("The conversation moves from machine to machine.")
+
+    async def _hints(self, request: Request) -> tuple[str, ...]:
+        """The conversations that a request may belong to, the best evidence first."""
+        hints = hints_of(request, self._remote_id)
+        indexed: Iterable[str] = ()
+        # An id in the request says more than the index does.
+        if self._fleet.store is not None and hints.keys and not hints.named:
+            try:
+                indexed = await self._fleet.store.hinted(hints.keys)
+            except JournalStoreError as error:
+                # Losing the index costs recognition by history, nothing else.
+                _log.warning("the index of conversations cannot be read: %s", error)
+        return tuple(dict.fromkeys((*hints.named, *indexed)))[:_MOST_HINTS]
+
+    async def _opened(self, message: RequestMessage, owner: str) -> tuple[WorkerPeer, RemoteStream]:
+        """A stream with a worker that takes a request: with `owner`, if a worker has found that it owns the conversation."""
+        if owner and (opened := await self._opened_by_owner(message, owner)) is not None:
+            return opened
+        unwilling: dict[str, LanguageModelError] = {}
+        places = await self._places(message.hints)
+        # An owner needs no bids.
+        opened = await self._first(message, choose(places, ()), unwilling)
+        if opened is None:
+            bids = await self._fleet.bids(self._remote_id, message.hints)
+            choice = choose(places, bids, self._labels, self._fleet.streams_with)
+            opened = await self._first(message, choice, unwilling)
+            if opened is None:
+                raise self._nobody(choice, unwilling)
+        return opened
+
+    async def _opened_by_owner(
+        self, message: RequestMessage, owner: str
+    ) -> tuple[WorkerPeer, RemoteStream] | None:
+        """A stream with the owner. None: its lease has ended, and others may have the conversation."""
+        loop = asyncio.get_running_loop()
+        limit = loop.time() + _OWNER_SECONDS
+        choice = WorkerChoice((owner,))
+        while loop.time() < limit:
+            opened = await self._first(replace(message, is_moved=True), choice, {})
+            if opened is not None:
+                return opened
+            # It may be back in a moment.
+            await asyncio.sleep(_LOOK_SECONDS)
+            if not await self._lives(owner):
+                return None
+        raise died(owner)
+
+    async def _first(
+        self, message: RequestMessage, choice: WorkerChoice, unwilling: dict[str, LanguageModelError]
+    ) -> tuple[WorkerPeer, RemoteStream] | None:
+        """A stream with the first of these workers that takes the request."""
+        for node in choice.nodes:
+            if node not in unwilling:
+                try:
+                    opened = await self._fleet.open(node, replace(message, stream=secrets.token_hex(8)))
+                except Unwilling as refused:
+                    unwilling[node] = refused.error
+                    continue
+                if opened is not None:
+                    return opened
+        return None
+
+    async def _places(self, hints: Iterable[str]) -> list[Place]:
+        store = self._fleet.store
+        if store is None:
+            return []
+        try:
+            found = await asyncio.gather(*map(store.place_of, hints))
+        except JournalStoreError as error:
+            raise _unreachable(str(error)) from error
+        return [
+            Place(each.owner if each.is_live else "", each.last_node) for each in found if each is not None
+        ]
+
+    async def _lives(self, node: str) -> bool:
+        try:
+            return await find_lease(await self._fleet.connected(), node) is not None
+        except NoAnswer:
+            return True
+
+    def _nobody(self, choice: WorkerChoice, unwilling: dict[str, LanguageModelError]) -> LanguageModelError:
+        waits = [error.retry_after for error in unwilling.values() if error.retry_after is not None]
+        retry_after = choice.retry_after or min(waits, default=None)
+        if retry_after is not None:
+            return LanguageModelError(
+                "rate_limited",
+                f"All workers with the model {self._remote_id!r} are full.",
+                hint=f"Try again in {retry_after:g} seconds, or start another worker.",
+                retry_after=retry_after,
+                public=f"All machines are busy. Try again in {retry_after:g} seconds.",
+            )
+        with_labels = f" and the labels {', '.join(self._labels)}" if self._labels else ""
+        return LanguageModelError(
+            "unavailable",
+            f"No worker with the model {self._remote_id!r}{with_labels} takes requests now.",
+            hint="`dragoman fleet status` shows the workers; `dragoman worker` starts one.",
+            public="No machine for this model is there now. Try again later.",
+        )
+
+    async def _take(self, peer: WorkerPeer, stream: RemoteStream, sink: Sink) -> StreamEnd:
+        """Report what arrives, until the end."""
+        while True:
+            batch, size = await stream.next()
+            if peer.validity.seconds_left(self._fleet.clock()) <= 0:
+                # This process was suspended, or busy: others may have the conversation by now.
+                raise died(peer.node)
+            if self._mirror is not None:
+                self._mirror.take(peer.node, batch.pending)
+            for part in batch.parts:
+                self._note(part, peer.node)
+                sink.report(part)
+            await sink.drain()
+            if stream.window.note_consumed(size) or batch.end is not None:
+                await self._fleet.receipt(stream)
+            if batch.end is not None:
+                return batch.end
+
+    def _note(self, part: Part, node: str) -> None:
+        if type(part) is DataPart and part.mime_type == CONVERSATION:
+            conversation = msgspec.json.decode(part.data, type=_Conversation).conversation
+            if conversation is not None:
+                self._nodes.pop(conversation, None)
+                self._nodes[conversation] = node
+                while len(self._nodes) > _MOST_REMEMBERED:
+                    del self._nodes[next(iter(self._nodes))]
+
+
+class _Conversation(msgspec.Struct):
+    conversation: str | None = None
+
+
+def _unreachable(why: str) -> LanguageModelError:
+    return LanguageModelError(
+        "unavailable",
+        f"The fleet cannot be used now. {why}",
+        hint="Try again in a moment.",
+        public="The machines for this model cannot be reached now. Try again in a moment.",
+    )

@@ -1,0 +1,408 @@
+"""One connection to NATS: messages of any size, requests with one answer or many, and errors with names that say what to do.
+
+A message that is larger than the server takes goes in pieces. The receiver joins them; the pieces of one message arrive in
+order, because they take the same way. A message of which a piece is lost is dropped, as a lost message would be.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import secrets
+import ssl
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import nats
+import nats.errors
+from nats.aio.client import Client
+from nats.aio.msg import Msg
+from nats.aio.subscription import Subscription
+from nats.js import JetStreamContext
+
+from dragoman.fleet.nkeys import Credentials, CredentialsError
+from dragoman.fleet.subjects import NEWS, STORE_API
+
+__all__ = ["FleetConnection", "FleetUnavailable", "NoAnswer", "NobodyThere", "Received"]
+
+_log = logging.getLogger(__name__)
+
+_NODE_ROLES = ("worker", "gateway")
+_PIECES = "Dg-Pieces"
+# The server adds it to what an operator asks, who is in another account.
+_REQUEST_INFO = "Nats-Request-Info"
+# For headers, beside the payload.
+_HEADER_BYTES = 512
+# A request may bring pictures and files; `[serve] max_body_megabytes` is 64 by default.
+_MOST_BYTES = 256 * 1024 * 1024
+# Messages of which some pieces have arrived. A sender that dies leaves one behind.
+_MOST_PARTIAL = 64
+_NO_RESPONDERS = "503"
+_CONNECT_SECONDS = 5
+# What is written and not sent yet gets so long.
+_CLOSE_SECONDS = 2
+# Between two attempts at the same server; another one is tried at once.
+_RECONNECT_SECONDS = 0.25
+# What is sent while the connection is down waits here, and is sent when it is up again. Streams repeat what was lost, so
+# little needs to wait.
+_PENDING_BYTES = 8 * 1024 * 1024
+
+
+class FleetUnavailable(Exception):
+    """NATS cannot be reached, or refuses. The message is a sentence."""
+
+
+class NoAnswer(Exception):
+    """No answer came in time. The receiver may have got the message."""
+
+
+class NobodyThere(Exception):
+    """No node listens at this subject. Nobody has got the message."""
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """A message, whole."""
+
+    subject: str
+    data: bytes
+    # Where the sender expects the answer; "": nowhere.
+    reply: str = ""
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class _Joiner:
+    """Joins pieces to messages."""
+
+    _partial: OrderedDict[str, list[bytes]] = field(default_factory=OrderedDict)
+
+    def take(self, message: Msg) -> Received | None:
+        """The message, if it is whole now."""
+        named = (message.headers or {}).get(_PIECES)
+        if named is None:
+            return Received(message.subject, message.data, message.reply, message.headers or {})
+        id_, index, count = named.split(" ")
+        pieces = self._partial.setdefault(id_, [])
+        if len(pieces) != int(index) or sum(map(len, pieces)) > _MOST_BYTES:
+            del self._partial[id_]
+            _log.warning("a message at %s came in part only", message.subject)
+            return None
+        pieces.append(message.data)
+        while len(self._partial) > _MOST_PARTIAL:
+            self._partial.popitem(last=False)
+        if len(pieces) < int(count):
+            return None
+        self._partial.pop(id_, None)
+        return Received(message.subject, b"".join(pieces), message.reply)
+
+
+class FleetConnection:
+    """Use `FleetConnection.open`. All of it belongs to one event loop."""
+
+    def __init__(self, client: Client, name: str, *, is_node: bool = False) -> None:
+        """`is_node`: with credentials of a node, for which JetStream is in another account."""
+        self._client = client
+        self.name = name
+        # Where JetStream takes requests.
+        self.api = STORE_API if is_node else "$JS.API"
+        self.js: JetStreamContext = client.jetstream(prefix=self.api)
+        self._inbox = client.new_inbox()
+        self._answers: dict[str, Callable[[Received | None], None]] = {}
+        self._subscriptions: list[Subscription] = []
+        # Called when the connection is up again: messages may have been lost.
+        self.on_reconnect: list[Callable[[], None]] = []
+
+    @classmethod
+    @asynccontextmanager
+    async def open(
+        cls,
+        urls: tuple[str, ...],
+        name: str,
+        credentials: Path | None = None,
+        tls: ssl.SSLContext | None = None,
+    ) -> AsyncIterator[FleetConnection]:
+        """Connect, and disconnect at the end of the block. Raises `FleetUnavailable`.
+
+        `credentials` is a `.creds` file.
+        """
+        opened: list[FleetConnection] = []
+
+        async def reconnected() -> None:
+            for each in opened:
+                for notify in each.on_reconnect:
+                    notify()
+
+        failures: list[str] = []
+
+        async def failed(error: Exception) -> None:
+            words = _words(error)
+            if not opened and len(failures) + 1 >= len(urls):
+                # The client would try for ever. Each server had its chance.
+                raise FleetUnavailable(f"NATS at {', '.join(urls)} cannot be reached: {words}.") from error
+            if not failures or failures[-1] != words:
+                _log.warning("NATS: %s", words)
+            failures.append(words)
+            del failures[: -len(urls)]
+
+        shown = _read(credentials)
+        jwt, sign = (None, None) if shown is None else shown.callbacks
+        client = Client()
+        try:
+            await client.connect(
+                list(urls),
+                name=name,
+                tls=tls,
+                connect_timeout=_CONNECT_SECONDS,
+                # For ever: a node that loses NATS fences itself, and is there again when NATS is.
+                max_reconnect_attempts=-1,
+                reconnect_time_wait=0,
+                pending_size=_PENDING_BYTES,
+                ping_interval=5,
+                error_cb=failed,
+                reconnected_cb=reconnected,
+                allow_reconnect=True,
+                inbox_prefix=b"_INBOX." + name.encode(),
+                user_jwt_cb=jwt,
+                signature_cb=sign,
+            )
+        except (nats.errors.Error, OSError, ValueError, TimeoutError) as error:
+            raise FleetUnavailable(
+                f"NATS at {', '.join(urls)} cannot be reached: {_words(error)}."
+            ) from error
+        except FleetUnavailable:
+            await _close(client)
+            raise
+        client.options["reconnect_time_wait"] = _RECONNECT_SECONDS
+        connection = cls(client, name, is_node=shown is not None and shown.role in _NODE_ROLES)
+        opened.append(connection)
+        try:
+            await connection._listen()
+            yield connection
+        finally:
+            await _close(client)
+
+    @property
+    def is_connected(self) -> bool:
+        return self._client.is_connected
+
+    @property
+    def server_version(self) -> tuple[int, int]:
+        version = self._client.connected_server_version
+        return version.major, version.minor
+
+    async def flush(self) -> None:
+        """Wait until the server has what was published so far. Raises `FleetUnavailable`."""
+        try:
+            # The library's ping overtakes what is not written yet, and has it written. The second follows it.
+            await self._client.flush()
+            await self._client.flush()
+        except (nats.errors.Error, OSError, TimeoutError) as error:
+            raise _unavailable(error) from error
+
+    @property
+    def max_payload(self) -> int:
+        """In bytes: of one message, with its headers."""
+        return self._client.max_payload
+
+    async def publish(
+        self, subject: str, data: bytes, reply: str = "", headers: Mapping[str, str] | None = None
+    ) -> None:
+        """Send a message. It may be lost: nobody may listen, or a server may end. Raises `FleetUnavailable`.
+
+        Headers are for a message that goes in one piece.
+        """
+        most = self.max_payload - _HEADER_BYTES
+        try:
+            if len(data) <= most:
+                await self._client.publish(subject, data, reply, dict(headers) if headers else None)
+                return
+            id_, count = secrets.token_hex(8), -(-len(data) // most)
+            for index in range(count):
+                await self._client.publish(
+                    subject,
+                    data[index * most : (index + 1) * most],
+                    reply if index == count - 1 else "",
+                    {_PIECES: f"{id_} {index} {count}"},
+                )
+        except (nats.errors.Error, OSError) as error:
+            raise _unavailable(error) from error
+
+    async def subscribe(
+        self, subject: str, handle: Callable[[Received], Awaitable[None]]
+    ) -> Callable[[], Awaitable[None]]:
+        """Call a function with each message, one after the other. Returns a function that ends that."""
+        joiner = _Joiner()
+        # The server sends these itself, and nobody acts on what they say.
+        is_news = subject.startswith(f"{NEWS}.")
+
+        async def take(message: Msg) -> None:
+            if not is_news and _is_sent_by_jetstream(message):
+                _log.warning("a message at %s came out of a stream, and is ignored", message.subject)
+                return
+            whole = joiner.take(message)
+            if whole is None:
+                return
+            try:
+                await handle(whole)
+            except Exception:
+                # The next message is served, whatever this one was.
+                _log.exception("a message at %s could not be handled", message.subject)
+
+        subscription = await self._client.subscribe(
+            subject, cb=take, pending_msgs_limit=-1, pending_bytes_limit=-1
+        )
+        self._subscriptions.append(subscription)
+
+        async def end() -> None:
+            if subscription in self._subscriptions:
+                self._subscriptions.remove(subscription)
+                await subscription.unsubscribe()
+
+        return end
+
+    async def request(self, subject: str, data: bytes, seconds: float) -> bytes:
+        """The answer to a message. Raises `NobodyThere`, `NoAnswer` or `FleetUnavailable`."""
+        answer: asyncio.Future[Received | None] = asyncio.get_running_loop().create_future()
+
+        def take(received: Received | None) -> None:
+            if not answer.done():
+                answer.set_result(received)
+
+        reply = self._await_answers(take)
+        try:
+            async with asyncio.timeout(seconds):
+                await self.publish(subject, data, reply)
+                received = await answer
+        except TimeoutError as error:
+            raise NoAnswer(f"no answer from {subject} within {seconds:g} seconds") from error
+        finally:
+            self._answers.pop(reply, None)
+        if received is None:
+            raise NobodyThere(f"nobody listens at {subject}")
+        return received.data
+
+    async def collect(
+        self,
+        subject: str,
+        data: bytes,
+        seconds: float,
+        is_enough: Callable[[list[bytes]], bool] = lambda _: False,
+    ) -> list[bytes]:
+        """All answers to a message that come in time, or until they are enough. None if nobody listens."""
+        answers: list[bytes] = []
+        done = asyncio.Event()
+
+        def take(received: Received | None) -> None:
+            if received is not None:
+                answers.append(received.data)
+            if received is None or is_enough(answers):
+                done.set()
+
+        reply = self._await_answers(take)
+        try:
+            async with asyncio.timeout(seconds):
+                await self.publish(subject, data, reply)
+                await done.wait()
+        except TimeoutError:
+            pass
+        finally:
+            self._answers.pop(reply, None)
+        return answers
+
+    async def series(
+        self, subject: str, data: bytes, seconds: float, is_last: Callable[[Received], bool]
+    ) -> list[Received]:
+        """All answers to a message, up to the last. Raises `NobodyThere`, `NoAnswer` or `FleetUnavailable`.
+
+        `seconds`: for each of them.
+        """
+        answers: list[Received] = []
+        is_whole = is_nobody = False
+        news = asyncio.Event()
+
+        def take(received: Received | None) -> None:
+            nonlocal is_whole, is_nobody
+            if received is None:
+                is_nobody = True
+            else:
+                answers.append(received)
+                is_whole = is_last(received)
+            news.set()
+
+        reply = self._await_answers(take)
+        try:
+            await self.publish(subject, data, reply)
+            while not (is_whole or is_nobody):
+                news.clear()
+                async with asyncio.timeout(seconds):
+                    await news.wait()
+        except TimeoutError as error:
+            raise NoAnswer(f"no answer from {subject} within {seconds:g} seconds") from error
+        finally:
+            self._answers.pop(reply, None)
+        if is_nobody:
+            raise NobodyThere(f"nobody listens at {subject}")
+        return answers
+
+    async def answer(self, received: Received, data: bytes) -> None:
+        """Answer a message, if its sender waits for that."""
+        if received.reply:
+            await self.publish(received.reply, data)
+
+    def _await_answers(self, take: Callable[[Received | None], None]) -> str:
+        reply = f"{self._inbox}.{secrets.token_hex(8)}"
+        self._answers[reply] = take
+        return reply
+
+    async def _listen(self) -> None:
+        joiner = _Joiner()
+
+        async def answered(message: Msg) -> None:
+            take = self._answers.get(message.subject)
+            if take is None:
+                return
+            if (message.headers or {}).get("Status") == _NO_RESPONDERS:
+                take(None)
+            elif (whole := joiner.take(message)) is not None:
+                take(whole)
+
+        await self._client.subscribe(f"{self._inbox}.*", cb=answered)
+        await self._client.flush()
+
+
+def _is_sent_by_jetstream(message: Msg) -> bool:
+    """Whether the server sent it for somebody who may not.
+
+    Who may read a stream can name any subject for the answer, and what is in the stream may be theirs. Such an answer has
+    headers that the server adds, or a subject for an acknowledgement. Messages of nodes have neither.
+    """
+    return bool((message.headers or {}).keys() - {_PIECES, _REQUEST_INFO}) or message.reply.startswith("$JS.")
+
+
+def _read(file: Path | None) -> Credentials | None:
+    try:
+        return None if file is None else Credentials.read(file.read_text("utf-8"))
+    except (OSError, UnicodeError) as error:
+        raise FleetUnavailable(f"The credentials {file} cannot be read: {error}.") from error
+    except CredentialsError as error:
+        raise FleetUnavailable(f"The credentials {file} cannot be used. {error}") from error
+
+
+async def _close(client: Client) -> None:
+    """A connection whose handshake of TLS has failed is never reported as closed."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(_CLOSE_SECONDS):
+            await client.close()
+
+
+def _words(error: Exception) -> str:
+    return str(error) or type(error).__name__
+
+
+def _unavailable(error: Exception) -> FleetUnavailable:
+    return FleetUnavailable(f"NATS cannot be used now: {_words(error)}.")

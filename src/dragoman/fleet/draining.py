@@ -1,0 +1,78 @@
+"""Draining a worker from elsewhere: it finishes what is under way, takes nothing new, and ends."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import msgspec
+
+from dragoman.fleet.connection import FleetConnection, NoAnswer, NobodyThere, Received
+from dragoman.fleet.lease import find_lease
+from dragoman.fleet.messages import Form
+from dragoman.fleet.subjects import drain_subject
+
+__all__ = ["DrainState", "WorkerSilent", "drain", "listen_for_drain"]
+
+# Between two looks whether the worker has ended.
+_LOOK_SECONDS = 0.5
+_ANSWER_SECONDS = 5.0
+
+
+class DrainState(msgspec.Struct, frozen=True):
+    """What a worker that drains still waits for."""
+
+    # Responses that its gateways do not have whole.
+    streams: int = 0
+
+
+_FORM = Form(DrainState)
+
+
+class WorkerSilent(Exception):
+    """No worker of this name listens. `has_lease`: there is one, or was until a moment ago, and it does not answer."""
+
+    def __init__(self, name: str, *, has_lease: bool) -> None:
+        super().__init__(name)
+        self.has_lease = has_lease
+
+
+async def listen_for_drain(
+    connection: FleetConnection, name: str, begin: Callable[[], object], state: Callable[[], DrainState]
+) -> Callable[[], Awaitable[None]]:
+    """Take an operator's request to drain. Returns a function that ends the listening."""
+
+    async def take(received: Received) -> None:
+        begin()
+        await connection.answer(received, _FORM.encode(state()))
+
+    return await connection.subscribe(drain_subject(name), take)
+
+
+async def drain(connection: FleetConnection, name: str, report: Callable[[DrainState], object]) -> None:
+    """Make a worker drain, report what it waits for, and return when it has ended.
+
+    Raises `WorkerSilent` if it never answered, and `FleetUnavailable`.
+    """
+    has_answered = False
+    while True:
+        try:
+            # The first request begins it, and the following ones ask how far it is.
+            answer = await connection.request(drain_subject(name), b"", _ANSWER_SECONDS)
+            report(_FORM.decode(answer))
+            has_answered = True
+        except (NobodyThere, NoAnswer, msgspec.MsgspecError) as error:
+            has_lease = await _has_lease(connection, name)
+            if not has_answered:
+                raise WorkerSilent(name, has_lease=has_lease) from error
+            if not has_lease:
+                return
+        await asyncio.sleep(_LOOK_SECONDS)
+
+
+async def _has_lease(connection: FleetConnection, name: str) -> bool:
+    try:
+        return await find_lease(connection, name) is not None
+    except NoAnswer:
+        # Nobody knows: the next look tells.
+        return True

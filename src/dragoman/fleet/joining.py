@@ -1,0 +1,77 @@
+"""How a node joins its fleet: its name, its credentials, and TLS, from `[fleet]` of the configuration."""
+
+from __future__ import annotations
+
+import re
+import socket
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from dragoman.fleet.connection import FleetConnection, FleetUnavailable
+from dragoman.fleet.nkeys import Credentials, CredentialsError
+from dragoman.fleet.settings import FleetSettings
+from dragoman.fleet.subjects import is_node_name
+
+__all__ = ["CREDENTIALS_SUFFIX", "joined", "node_name", "tls_context"]
+
+CREDENTIALS_SUFFIX = ".creds"
+_NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_-]+")
+_LONGEST_HOST = 40
+
+
+def node_name(fleet: FleetSettings, role: str, given: str | None = None) -> str:
+    """The name on the command line, else in the configuration, else in the credentials, else the machine's and the role.
+
+    Raises `FleetUnavailable` if the credentials cannot be read.
+    """
+    if named := given or fleet.name:
+        return named
+    if fleet.credentials is not None and not fleet.credentials.is_dir():
+        return _named_in(fleet.credentials)
+    host = _NOT_IN_NAMES.sub("-", socket.gethostname())[:_LONGEST_HOST].strip("-_")
+    return f"{host}-{role}" if host else role
+
+
+@asynccontextmanager
+async def joined(fleet: FleetSettings, name: str) -> AsyncIterator[FleetConnection]:
+    """A connection for the node with this name. Raises `FleetUnavailable`."""
+    file = fleet.credentials
+    if file is not None and file.is_dir():
+        file /= f"{name}{CREDENTIALS_SUFFIX}"
+        if not file.exists():
+            raise FleetUnavailable(
+                f"There are no credentials for {name} in {file.parent}. Make them where the keys of the fleet are: "
+                f"dragoman fleet credentials worker {name} (or gateway), and copy {file.name}."
+            )
+    if file is not None and (owner := _named_in(file)) != name:
+        raise FleetUnavailable(
+            f"The credentials {file} are for the node {owner}, and this one is {name}. NATS lets a node use only its own: "
+            f"leave the name out, or make other credentials: dragoman fleet credentials worker {name} (or gateway)."
+        )
+    async with FleetConnection.open(fleet.urls, name, file, tls_context(fleet)) as connection:
+        yield connection
+
+
+def tls_context(fleet: FleetSettings) -> ssl.SSLContext | None:
+    """For `tls://` addresses, and where `tls_ca` is given. Raises `FleetUnavailable`."""
+    if fleet.tls_ca is None and not any(url.startswith("tls:") for url in fleet.urls):
+        return None
+    try:
+        return ssl.create_default_context(cafile=fleet.tls_ca)
+    except OSError as error:
+        # That a file is missing, or has no certificate in it.
+        raise FleetUnavailable(f"`tls_ca` in [fleet]: {fleet.tls_ca} cannot be used: {error}.") from error
+
+
+def _named_in(file: Path) -> str:
+    try:
+        name = Credentials.read(file.read_text("utf-8")).name
+    except (OSError, UnicodeError) as error:
+        raise FleetUnavailable(f"The credentials {file} cannot be read: {error}.") from error
+    except CredentialsError as error:
+        raise FleetUnavailable(f"The credentials {file} cannot be used. {error}") from error
+    if not is_node_name(name):
+        raise FleetUnavailable(f"The credentials {file} are for {name!r}, which is no name of a node.")
+    return name

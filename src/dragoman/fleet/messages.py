@@ -1,0 +1,279 @@
+"""The messages between gateways and workers, as msgpack. A field that is added later has a default.
+
+Those of a stream are arrays, because there are many. A message that is larger than the server takes goes in pieces
+(`connection`).
+"""
+
+from __future__ import annotations
+
+from typing import Generic, TypeVar
+
+import msgspec
+
+from dragoman.lm import LanguageModelError, ModelInfo, Part, Request
+from dragoman.lm.errors import ErrorKind
+from dragoman.lm.offering import ModelOffer
+from dragoman.lm.surrogates import mended_value
+from dragoman.permissions.action import Action
+from dragoman.permissions.decide import Ask
+
+__all__ = [
+    "ACCEPTED_FORM",
+    "BATCH_FORM",
+    "BID_FORM",
+    "BID_REQUEST_FORM",
+    "PONG_FORM",
+    "REQUEST_FORM",
+    "STATUS_FORM",
+    "STREAM_FORM",
+    "Accepted",
+    "ApprovedCall",
+    "Batch",
+    "Bid",
+    "BidRequest",
+    "Cancel",
+    "Delivered",
+    "ErrorMessage",
+    "Form",
+    "NodeStatus",
+    "OfferedModel",
+    "PendingMessage",
+    "Ping",
+    "Pong",
+    "Receipt",
+    "RequestMessage",
+    "Resend",
+    "StreamEnd",
+    "StreamMessage",
+]
+
+_T = TypeVar("_T")
+
+
+class Form(Generic[_T]):
+    """Encodes and decodes messages of one type."""
+
+    def __init__(self, type_: type[_T]) -> None:
+        self._encoder = msgspec.msgpack.Encoder()
+        self._decoder = msgspec.msgpack.Decoder(type_)
+
+    def encode(self, message: _T) -> bytes:
+        try:
+            return self._encoder.encode(message)
+        except UnicodeEncodeError:
+            # Single surrogates, which have no UTF-8: U+FFFD in their place, as in JSON.
+            return self._encoder.encode(mended_value(msgspec.to_builtins(message, builtin_types=(bytes,))))
+
+    def decode(self, data: bytes) -> _T:
+        """Raises `msgspec.MsgspecError` for what is no such message."""
+        return self._decoder.decode(data)
+
+
+class ErrorMessage(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A `LanguageModelError`, as far as it crosses machines."""
+
+    kind: ErrorKind
+    message: str
+    hint: str | None = None
+    retry_after: float | None = None
+    public: str | None = None
+
+    @classmethod
+    def of(cls, error: LanguageModelError) -> ErrorMessage:
+        return cls(error.kind, error.message, error.hint, error.retry_after, error.public)
+
+    def error(self) -> LanguageModelError:
+        return LanguageModelError(
+            self.kind, self.message, hint=self.hint, retry_after=self.retry_after, public=self.public
+        )
+
+
+# Placement.
+
+
+class BidRequest(msgspec.Struct, frozen=True):
+    model: str
+    # Ids of conversations that the request may belong to.
+    hints: tuple[str, ...] = ()
+
+
+class Bid(msgspec.Struct, frozen=True):
+    """What a worker says to a request for bids."""
+
+    node: str
+    incarnation: str
+    # Turns under way, agents that run, and how many may run.
+    turns: int
+    agents: int
+    max_agents: int
+    # Of the memory that agents may take, in bytes. None: there is no limit.
+    memory_left: int | None = None
+    labels: tuple[str, ...] = ()
+    is_draining: bool = False
+    # It takes no new conversation now. `retry_after`: perhaps in so many seconds.
+    is_full: bool = False
+    retry_after: float = 1.0
+    # Whether a hinted conversation is in this process.
+    holds: bool = False
+
+
+# Streams.
+
+
+class ApprovedCall(msgspec.Struct, frozen=True):
+    """A permission call that a person has allowed at a gateway. The nonce selects the pending request."""
+
+    call_id: str
+    nonce: str
+
+
+class RequestMessage(msgspec.Struct, frozen=True):
+    """A gateway's request. `stream` is a new id, also when the same request is sent to another worker."""
+
+    stream: str
+    gateway: str
+    model: str
+    request: Request
+    # Ids of conversations that it may belong to.
+    hints: tuple[str, ...] = ()
+    approved: tuple[ApprovedCall, ...] = ()
+    # Another worker has found that this one owns the conversation.
+    is_moved: bool = False
+
+
+class Accepted(msgspec.Struct, frozen=True):
+    """The answer to a request: the worker has it, or does not take it and says why."""
+
+    incarnation: str
+    # Until the worker's fence. The gateway counts from when it sent the request.
+    seconds_left: float
+    error: ErrorMessage | None = None
+    # It takes no request now, because it drains or is full: another worker may.
+    is_unwilling: bool = False
+
+
+class PendingMessage(msgspec.Struct, frozen=True):
+    """A permission request that waits under a call: what a gateway needs to ask a person about it."""
+
+    call_id: str
+    nonce: str
+    action: Action
+    ask: Ask
+    conversation: str
+    # Whether a client has got it as an item.
+    is_item: bool = False
+
+
+class StreamEnd(msgspec.Struct, frozen=True, omit_defaults=True):
+    """How a stream ended. Without an error, the response is complete."""
+
+    error: ErrorMessage | None = None
+    # The node that owns the conversation: the request goes there. No part was reported then.
+    moved_to: str | None = None
+
+
+class Batch(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """Parts of a response, in order. The first batch has the number 1."""
+
+    stream: str
+    number: int
+    parts: tuple[Part, ...] = ()
+    pending: tuple[PendingMessage, ...] = ()
+    end: StreamEnd | None = None
+
+
+class Receipt(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """What a gateway has of a stream: all batches up to this number, and it has consumed so many bytes of them.
+
+    The first one, with the number 0, confirms the request: the worker does nothing before it. So a gateway that got no
+    answer to its request can ask another worker.
+    """
+
+    stream: str
+    number: int
+    consumed: int
+
+
+class Resend(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """Send the batches after this one again."""
+
+    stream: str
+    after: int
+
+
+class Cancel(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """The consumer wants no more of it."""
+
+    stream: str
+
+
+class Delivered(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """The last reply of a conversation has reached the consumer whole, or will not."""
+
+    model: str
+    conversation: str
+    whole: bool
+
+
+class Ping(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """A gateway lives, and has got so much of its streams. It has given up any other. The worker answers with a `Pong`."""
+
+    gateway: str
+    receipts: tuple[Receipt, ...] = ()
+
+
+StreamMessage = Receipt | Resend | Cancel | Delivered | Ping
+
+
+class Pong(msgspec.Struct, frozen=True, array_like=True):
+    """The worker's answer: its incarnation, the seconds until its fence, and the last batch it has sent of each stream."""
+
+    incarnation: str
+    seconds_left: float
+    sent: dict[str, int] = {}
+
+
+# Status.
+
+
+class OfferedModel(msgspec.Struct, frozen=True):
+    info: ModelInfo
+    # What it offers to choose, if it is an agent.
+    offer: ModelOffer | None = None
+    is_agent: bool = False
+    # Its own folder, on the worker.
+    folder: str | None = None
+
+
+class NodeStatus(msgspec.Struct, frozen=True):
+    """What a node says of itself, to operators, gateways and consoles."""
+
+    name: str
+    incarnation: str
+    role: str
+    version: str
+    models: tuple[OfferedModel, ...] = ()
+    labels: tuple[str, ...] = ()
+    is_draining: bool = False
+    turns: int = 0
+    agents: int = 0
+    max_agents: int = 0
+    # In bytes: of its agents, and how much they may take.
+    memory: int = 0
+    memory_limit: int | None = None
+    # Conversations that are in this process; streams that are open.
+    conversations: int = 0
+    streams: int = 0
+    # Of the lease, and how long the last renewal took.
+    seconds_left: float = 0.0
+    renewal_seconds: float = 0.0
+    # For people: where it runs.
+    host: str = ""
+    pid: int = 0
+
+
+BID_REQUEST_FORM, BID_FORM = Form(BidRequest), Form(Bid)
+REQUEST_FORM, ACCEPTED_FORM, BATCH_FORM = Form(RequestMessage), Form(Accepted), Form(Batch)
+# A union is a type to msgspec, and none to mypy.
+STREAM_FORM: Form[StreamMessage] = Form(StreamMessage)  # type: ignore[arg-type]
+PONG_FORM, STATUS_FORM = Form(Pong), Form(NodeStatus)

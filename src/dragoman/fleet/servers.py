@@ -1,0 +1,75 @@
+"""What can be seen of the NATS servers themselves: their versions, and whether they sync what they acknowledge."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import msgspec
+
+from dragoman.fleet.connection import FleetConnection, FleetUnavailable
+from dragoman.fleet.credentials import FleetKeys
+from dragoman.fleet.joining import tls_context
+from dragoman.fleet.settings import FleetSettings
+
+__all__ = ["OLDEST_NATS", "ServerReport", "check_version", "servers"]
+
+# The first with a time to live for single messages, which leases need.
+OLDEST_NATS = (2, 11)
+_REQUEST = "$SYS.REQ.SERVER.PING.JSZ"
+_ANSWER_SECONDS = 2.0
+
+
+class ServerReport(msgspec.Struct, frozen=True):
+    name: str
+    version: str
+    # Whether a write is on the disk before it is acknowledged.
+    syncs_always: bool
+
+
+class _Server(msgspec.Struct, frozen=True):
+    name: str = ""
+    ver: str = ""
+
+
+class _Settings(msgspec.Struct, frozen=True):
+    sync_always: bool = False
+
+
+class _JetStream(msgspec.Struct, frozen=True):
+    config: _Settings | None = None
+
+
+class _Answer(msgspec.Struct, frozen=True):
+    server: _Server = _Server()
+    data: _JetStream = _JetStream()
+
+
+def check_version(connection: FleetConnection) -> None:
+    """Raises `FleetUnavailable` if the server is too old."""
+    if connection.server_version < OLDEST_NATS:
+        found, oldest = (".".join(map(str, each)) for each in (connection.server_version, OLDEST_NATS))
+        raise FleetUnavailable(
+            f"NATS has the version {found}, and a fleet needs {oldest} or newer: older ones know no time to live of a "
+            "message, and leases would never end. Upgrade it."
+        )
+
+
+async def servers(fleet: FleetSettings, keys: FleetKeys) -> list[ServerReport]:
+    """All servers of the cluster that have JetStream, by the system account. Raises `FleetUnavailable`."""
+    credentials = keys.system_credentials("system")
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "system.creds"
+        file.touch(0o600)
+        file.write_text(credentials.text(), "utf-8")
+        async with FleetConnection.open(fleet.urls, "system", file, tls_context(fleet)) as connection:
+            answers = await connection.collect(_REQUEST, b'{"config": true}', _ANSWER_SECONDS)
+    found = []
+    for each in answers:
+        try:
+            answer = msgspec.json.decode(each, type=_Answer)
+        except msgspec.MsgspecError:
+            continue
+        if answer.data.config is not None:
+            found.append(ServerReport(answer.server.name, answer.server.ver, answer.data.config.sync_always))
+    return sorted(found, key=lambda report: report.name)

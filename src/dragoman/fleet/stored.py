@@ -1,0 +1,290 @@
+"""Messages that JetStream stores: compare-and-set, reads, deletion; and errors with names that say what to do.
+
+A message without an acknowledgement may have been stored. So whoever writes reads back before deciding.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime
+
+import msgspec
+import nats.errors
+import nats.js.errors
+from nats.js.api import RawStreamMsg
+
+from dragoman.fleet.connection import FleetConnection, FleetUnavailable, NoAnswer, NobodyThere, Received
+
+__all__ = [
+    "ANSWER_SECONDS",
+    "StoredMessage",
+    "WrongSequence",
+    "as_stored",
+    "erase",
+    "first_stored",
+    "heads_of_all",
+    "last_of_each",
+    "last_stored",
+    "naming_errors",
+    "put",
+    "stored_after",
+    "stored_at",
+    "stored_since",
+]
+
+# The server's own sign that a message stands for one that is gone.
+_MARKER = "Nats-Marker-Reason"
+_EXPECTED = "Nats-Expected-Last-Subject-Sequence"
+_WRONG_SEQUENCE = 10071
+# The election of a stream's leader takes up to eight seconds, and nothing is answered meanwhile. A caller that gets no
+# answer reads back and tries again, so it does not wait for all of that.
+ANSWER_SECONDS = 3.0
+# What one request reads at most. More is read by further requests.
+_BATCH = 1_000
+_BATCH_BYTES = 16 * 1024 * 1024
+_PENDING = "Nats-Num-Pending"
+
+
+class WrongSequence(Exception):
+    """Nothing was stored: the subject's last message is another one than the sender expects."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredMessage:
+    """A message as it is stored."""
+
+    sequence: int
+    subject: str
+    data: bytes
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def is_marker(self) -> bool:
+        """Whether it only says that another message is gone."""
+        return _MARKER in self.headers
+
+
+async def put(
+    connection: FleetConnection,
+    subject: str,
+    data: bytes,
+    *,
+    expected: int | None = None,
+    headers: Mapping[str, str] | None = None,
+    ttl: int | None = None,
+    seconds: float = ANSWER_SECONDS,
+) -> int:
+    """Store a message, if the subject's last one has the sequence number `expected` (0: there is none).
+
+    Returns its sequence number. `ttl`: it is deleted after so many seconds. Raises `WrongSequence`, `FleetUnavailable`, or
+    `NoAnswer`: then it may be stored or not.
+    """
+    all_headers = dict(headers or {})
+    if expected is not None:
+        all_headers[_EXPECTED] = str(expected)
+    if not connection.is_connected:
+        # It would wait in the client and be sent late, when the sender may be fenced.
+        raise FleetUnavailable("There is no connection to NATS now.")
+    with naming_errors(f"{subject} was not acknowledged within {seconds:g} seconds"):
+        acknowledged = await connection.js.publish(
+            subject, data, timeout=seconds, headers=all_headers or None, msg_ttl=ttl
+        )
+    return acknowledged.seq
+
+
+async def last_stored(
+    connection: FleetConnection, stream: str, subject: str, seconds: float = ANSWER_SECONDS
+) -> StoredMessage | None:
+    """The last message of a subject, as the stream's leader has it. Raises `NoAnswer` or `FleetUnavailable`."""
+    with naming_errors(f"{subject} could not be read within {seconds:g} seconds"):
+        try:
+            async with asyncio.timeout(seconds):
+                return as_stored(await connection.js.get_last_msg(stream, subject))
+        except nats.js.errors.NotFoundError as error:
+            _check_found(stream, error)
+            return None
+
+
+# The following reads may be answered by a replica that lags behind the leader.
+
+
+async def stored_at(connection: FleetConnection, stream: str, sequence: int) -> StoredMessage | None:
+    """The message with this sequence number."""
+    found = await _direct(connection, stream, {"seq": sequence})
+    return found[0] if found else None
+
+
+async def stored_after(
+    connection: FleetConnection, stream: str, subject: str, sequence: int = 0
+) -> list[StoredMessage]:
+    """All messages of a subject after this one, in order."""
+    found: list[StoredMessage] = []
+    while True:
+        batch = await _direct(
+            connection,
+            stream,
+            {"next_by_subj": subject, "seq": sequence + 1, "batch": _BATCH, "max_bytes": _BATCH_BYTES},
+        )
+        found += batch
+        if not batch or batch[-1].headers.get(_PENDING) == "0":
+            return found
+        sequence = batch[-1].sequence
+
+
+async def first_stored(
+    connection: FleetConnection, stream: str, subjects: str, count: int
+) -> list[StoredMessage]:
+    """The first messages of these subjects, in order, and no more than so many."""
+    return await _direct(connection, stream, {"next_by_subj": subjects, "seq": 1, "batch": count})
+
+
+async def stored_since(
+    connection: FleetConnection, stream: str, subjects: str, start: datetime
+) -> list[StoredMessage]:
+    """All messages of these subjects that were stored since then, in order."""
+    first = await _direct(
+        connection,
+        stream,
+        {
+            "next_by_subj": subjects,
+            "start_time": start.isoformat(),
+            "batch": _BATCH,
+            "max_bytes": _BATCH_BYTES,
+        },
+    )
+    if not first or first[-1].headers.get(_PENDING) == "0":
+        return first
+    return [*first, *await stored_after(connection, stream, subjects, first[-1].sequence)]
+
+
+async def last_of_each(
+    connection: FleetConnection, stream: str, subjects: Sequence[str]
+) -> list[StoredMessage]:
+    """The last messages of these subjects, which may have wildcards; at most 1,024 in all."""
+    return (
+        await _direct(connection, stream, {"multi_last": list(subjects), "batch": _BATCH}) if subjects else []
+    )
+
+
+async def heads_of_all(connection: FleetConnection, stream: str, subjects: str) -> list[StoredMessage]:
+    """The last message of each subject.
+
+    Without a consumer: no node may create one, because a consumer delivers wherever its creator says.
+    """
+    found: list[StoredMessage] = []
+    names = await _subjects_of(connection, stream, subjects)
+    for start in range(0, len(names), _BATCH):
+        found += await last_of_each(connection, stream, names[start : start + _BATCH])
+    return found
+
+
+async def _subjects_of(connection: FleetConnection, stream: str, subjects: str) -> list[str]:
+    """All subjects with messages that fit."""
+    found: dict[str, int] = {}
+    while True:
+        wanted = json.dumps({"subjects_filter": subjects, "offset": len(found)}).encode()
+        try:
+            answer = await connection.request(
+                f"{connection.api}.STREAM.INFO.{stream}", wanted, ANSWER_SECONDS
+            )
+        except NobodyThere as error:
+            raise _no_stream(stream) from error
+        info = msgspec.json.decode(answer, type=_StreamInfo)
+        if info.state is None:
+            raise _no_stream(stream)
+        page = info.state.subjects or {}
+        found |= page
+        if not page or len(found) >= info.total:
+            return list(found)
+
+
+class _StreamState(msgspec.Struct):
+    subjects: dict[str, int] | None = None
+
+
+class _StreamInfo(msgspec.Struct):
+    # None: there is no such stream.
+    state: _StreamState | None = None
+    # How many subjects there are on all pages.
+    total: int = 0
+
+
+def _no_stream(stream: str) -> FleetUnavailable:
+    return FleetUnavailable(
+        f"NATS has no stream {stream}, or it has no leader now. Run `dragoman fleet init` if it was never made."
+    )
+
+
+async def _direct(
+    connection: FleetConnection, stream: str, request: dict[str, object]
+) -> list[StoredMessage]:
+    is_batch = "batch" in request
+    try:
+        answers = await connection.series(
+            f"$JS.API.DIRECT.GET.{stream}",
+            json.dumps(request).encode(),
+            ANSWER_SECONDS,
+            lambda received: not is_batch or "Status" in received.headers,
+        )
+    except NobodyThere as error:
+        raise _no_stream(stream) from error
+    status = answers[-1].headers.get("Status")
+    if status not in (None, "204", "404"):
+        raise FleetUnavailable(f"JetStream refuses: {answers[-1].headers.get('Description', status)}.")
+    return [_direct_message(each) for each in answers if "Status" not in each.headers]
+
+
+def _direct_message(received: Received) -> StoredMessage:
+    headers = received.headers
+    return StoredMessage(int(headers["Nats-Sequence"]), headers["Nats-Subject"], received.data, headers)
+
+
+async def erase(connection: FleetConnection, stream: str, sequence: int) -> None:
+    """Delete a message, and overwrite it in the server's files. Does nothing if it is gone."""
+    with naming_errors("a deletion was not answered in time"):
+        try:
+            await connection.js.delete_msg(stream, sequence)
+        except nats.js.errors.APIError as error:
+            if error.err_code not in _NO_MESSAGE:
+                raise
+
+
+# "no message found", "sequence not found", "message delete failed" of one that is gone.
+_NO_MESSAGE = (10037, 10043, 10057)
+_NO_STREAM = 10059
+
+
+def _check_found(stream: str, error: nats.js.errors.APIError) -> None:
+    if error.err_code == _NO_STREAM:
+        raise FleetUnavailable(f"NATS has no stream {stream}. Run `dragoman fleet init`.") from error
+
+
+def as_stored(message: RawStreamMsg) -> StoredMessage:
+    return StoredMessage(
+        message.seq or 0, message.subject or "", message.data or b"", dict(message.headers or {})
+    )
+
+
+@contextmanager
+def naming_errors(late: str) -> Iterator[None]:
+    """Raise our errors for those of the client."""
+    try:
+        yield
+    except nats.js.errors.APIError as error:
+        if error.err_code == _WRONG_SEQUENCE:
+            raise WrongSequence(error.description) from error
+        if isinstance(error, nats.js.errors.ServiceUnavailableError):
+            raise FleetUnavailable("JetStream has no leader now, or is not enabled.") from error
+        raise FleetUnavailable(f"JetStream refuses: {error.description}.") from error
+    except nats.js.errors.NoStreamResponseError as error:
+        raise FleetUnavailable(
+            "No stream of NATS takes this now: it has no leader, or there is none (`dragoman fleet init`)."
+        ) from error
+    except (nats.errors.TimeoutError, TimeoutError) as error:
+        raise NoAnswer(late) from error
+    except (nats.errors.Error, OSError) as error:
+        raise FleetUnavailable(f"NATS cannot be used now: {error}.") from error

@@ -1,0 +1,116 @@
+"""The streams of JetStream that a fleet has: made once, by an operator."""
+
+from __future__ import annotations
+
+import secrets
+from datetime import timedelta
+
+from nats.js.api import DiscardPolicy, RePublish, StorageType, StreamConfig
+from nats.js.errors import NotFoundError
+
+from dragoman.conversations.ids import KEY_BYTES
+from dragoman.fleet.connection import FleetConnection, FleetUnavailable, NoAnswer
+from dragoman.fleet.responses import responses_stream
+from dragoman.fleet.stored import WrongSequence, last_stored, naming_errors, put
+from dragoman.fleet.subjects import (
+    AUDIT,
+    AUDIT_SUBJECTS,
+    INDEX,
+    INDEX_SUBJECTS,
+    JOURNAL_SUBJECTS,
+    JOURNALS,
+    LEASE_SUBJECTS,
+    LEASES,
+    NEWS,
+    SECRET_SUBJECTS,
+    SECRETS,
+    SNAPSHOT_SUBJECTS,
+    SNAPSHOTS,
+)
+
+__all__ = ["check_streams", "make_streams", "signing_key"]
+
+_SIGNING = f"{SECRET_SUBJECTS}.signing"
+# What is kept for a shorter time than this would be gone while it is used.
+_SHORTEST = timedelta(days=1)
+
+
+def _configurations(replicas: int, keep: timedelta | None) -> list[StreamConfig]:
+    """`keep`: for how long what only saves time, or belongs to unused conversations, stays."""
+    age = max(keep, _SHORTEST).total_seconds() if keep is not None else None
+
+    def stream(name: str, *subjects: str, **more: object) -> StreamConfig:
+        return StreamConfig(
+            name=name,
+            subjects=list(subjects),
+            storage=StorageType.FILE,
+            num_replicas=replicas,
+            allow_direct=True,
+            **more,  # type: ignore[arg-type]
+        )
+
+    return [
+        # A journal's messages stay until the journal is deleted. If there is a limit and it is reached, appends fail.
+        stream(
+            JOURNALS,
+            f"{JOURNAL_SUBJECTS}.*",
+            f"{JOURNAL_SUBJECTS}.*.part",
+            discard=DiscardPolicy.NEW,
+            allow_rollup_hdrs=True,
+            republish=RePublish(f"{JOURNAL_SUBJECTS}.*", f"{NEWS}.{{{{wildcard(1)}}}}", headers_only=True),
+        ),
+        stream(SNAPSHOTS, f"{SNAPSHOT_SUBJECTS}.*", max_msgs_per_subject=1, max_age=age),
+        # Nobody deletes what was decided, not even a node.
+        stream(AUDIT, f"{AUDIT_SUBJECTS}.*", discard=DiscardPolicy.NEW, deny_delete=True, deny_purge=True),
+        stream(INDEX, f"{INDEX_SUBJECTS}.*.*", max_msgs_per_subject=1, max_age=age),
+        stream(LEASES, f"{LEASE_SUBJECTS}.*", max_msgs_per_subject=1, allow_msg_ttl=True),
+        responses_stream(keep, replicas),
+        stream(SECRETS, f"{SECRET_SUBJECTS}.*", max_msgs_per_subject=1),
+    ]
+
+
+async def make_streams(connection: FleetConnection, replicas: int, keep: timedelta | None) -> None:
+    """Create the streams, or give those that exist these settings. Raises `FleetUnavailable`."""
+    for config in _configurations(replicas, keep):
+        with naming_errors(f"{config.name} was not made in time"):
+            try:
+                await connection.js.stream_info(config.name or "")
+            except NotFoundError:
+                await connection.js.add_stream(config)
+            else:
+                await connection.js.update_stream(config)
+
+
+async def check_streams(connection: FleetConnection) -> None:
+    """Raises `FleetUnavailable` if a stream is missing."""
+    for config in _configurations(1, None):
+        try:
+            with naming_errors(f"{config.name} was not found in time"):
+                try:
+                    await connection.js.stream_info(config.name or "")
+                except NotFoundError as error:
+                    raise FleetUnavailable(
+                        f"NATS has no stream {config.name}. Run `dragoman fleet init`."
+                    ) from error
+        except NoAnswer as error:
+            raise FleetUnavailable("JetStream does not answer.") from error
+
+
+async def signing_key(connection: FleetConnection) -> bytes:
+    """The key for markers and call ids. All workers have the same: the first makes it. Raises `FleetUnavailable`."""
+    try:
+        while True:
+            stored = await last_stored(connection, SECRETS, _SIGNING)
+            if stored is not None:
+                if len(stored.data) != KEY_BYTES:
+                    raise FleetUnavailable(
+                        f"The key at {_SIGNING} in {SECRETS} has {len(stored.data)} bytes, not {KEY_BYTES}."
+                    )
+                return stored.data
+            try:
+                await put(connection, _SIGNING, secrets.token_bytes(KEY_BYTES), expected=0)
+            except WrongSequence:
+                # Another worker was faster.
+                continue
+    except NoAnswer as error:
+        raise FleetUnavailable(f"JetStream does not answer: {error}.") from error

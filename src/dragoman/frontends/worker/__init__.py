@@ -1,0 +1,1 @@
+"""The front end of a worker: it takes requests from the fleet."""

@@ -1,0 +1,448 @@
+"""One life of a worker: it takes requests from NATS and calls `respond` of the models of its machine.
+
+Everything here ends at the fence. Nothing is published after it: the lease is looked at right before each message.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import socket
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
+from typing import Protocol
+
+import msgspec
+
+from dragoman import __version__
+from dragoman.fleet.connection import FleetConnection, FleetUnavailable, Received
+from dragoman.fleet.hints import hints_of
+from dragoman.fleet.messages import (
+    ACCEPTED_FORM,
+    BID_FORM,
+    BID_REQUEST_FORM,
+    PONG_FORM,
+    REQUEST_FORM,
+    STATUS_FORM,
+    STREAM_FORM,
+    Accepted,
+    Bid,
+    Cancel,
+    Delivered,
+    ErrorMessage,
+    NodeStatus,
+    OfferedModel,
+    Ping,
+    Pong,
+    Receipt,
+    RequestMessage,
+    Resend,
+    StreamEnd,
+)
+from dragoman.fleet.subjects import STATUS, bids_subject, parts_subject, requests_subject, streams_subject
+from dragoman.frontends.worker.permission_service import PermissionService
+from dragoman.frontends.worker.stream import WorkerStream
+from dragoman.journal.store import HeldElsewhere
+from dragoman.lm import GuardedModel, LanguageModelError, with_capability_tags
+from dragoman.models import Models
+from dragoman.process.deadline import boot_seconds, set_deadline
+from dragoman.process.memory import measure_below
+
+__all__ = ["HintedStore", "Lease", "ServingWorker", "WorkerLimits"]
+
+_log = logging.getLogger(__name__)
+
+# A gateway pings every two seconds. One that has not for so long is gone, or counts this worker as gone.
+LISTENER_SECONDS = 16.0
+# Until a gateway confirms its request. It does so at once, and again with its next ping.
+_CONFIRM_SECONDS = 10.0
+_TICK_SECONDS = 1.0
+# For what is under way when the worker stops. After a fence there is not much time.
+_STOP_SECONDS = 1.0
+# How old the measured memory of agents may be.
+_MEMORY_SECONDS = 5.0
+_RETRY_SECONDS = 5.0
+
+
+class Lease(Protocol):
+    """What proves that this life of the worker goes on: `fleet.lease.NodeLease`."""
+
+    @property
+    def node(self) -> str: ...
+
+    @property
+    def incarnation(self) -> str: ...
+
+    @property
+    def fenced(self) -> asyncio.Event: ...
+
+    @property
+    def renewal_seconds(self) -> float: ...
+
+    def seconds_left(self) -> float: ...
+
+
+class HintedStore(Protocol):
+    """A store that loads conversations when a request hints at them."""
+
+    async def consider(self, ids: Iterable[str]) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerLimits:
+    max_agents: int = 32
+    # In bytes, of all agents. None: no limit.
+    max_memory: int | None = None
+    labels: tuple[str, ...] = ()
+
+
+class ServingWorker:
+    """A worker for as long as its lease lasts."""
+
+    def __init__(
+        self,
+        connection: FleetConnection,
+        lease: Lease,
+        models: Models,
+        store: HintedStore | None,
+        limits: WorkerLimits,
+        clock: Callable[[], float] = boot_seconds,
+    ) -> None:
+        self._connection = connection
+        self._lease = lease
+        self._models = models
+        self.calls = PermissionService(models.permissions.grants)
+        self._store = store
+        self._limits = limits
+        self._clock = clock
+        self.is_draining = False
+        # The models that this worker offers.
+        self._offered: tuple[str, ...] = ()
+        self._streams: dict[str, WorkerStream] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        # When each gateway with streams was heard last.
+        self._heard: dict[str, float] = {}
+        self._ends: dict[str, Callable[[], Awaitable[None]]] = {}
+        self._memory: tuple[float, int] = (-_MEMORY_SECONDS, 0)
+        self._ticking: asyncio.Task[None] | None = None
+        self.has_started = False
+        # How many requests it has accepted.
+        self.accepted = 0
+        # Set when a stream has ended: a drain looks again.
+        self._ended = asyncio.Event()
+
+    async def start(self) -> None:
+        set_deadline(self._clock() + self._lease.seconds_left())
+        name = self._lease.node
+        await self._listen(streams_subject(name), self._on_stream)
+        await self._listen(requests_subject(name), self._on_request)
+        await self._listen(STATUS, self._on_status)
+        await self.offer()
+        await self._connection.flush()
+        self._ticking = asyncio.create_task(self._tick())
+        self.has_started = True
+
+    async def until_idle(self) -> None:
+        """Wait until nothing is under way and gateways have got everything."""
+        while self._streams or any(each.is_busy for each in self._models.conversations()):
+            self._ended.clear()
+            # A turn may also end without a stream.
+            try:
+                async with asyncio.timeout(_TICK_SECONDS):
+                    await self._ended.wait()
+            except TimeoutError:
+                pass
+
+    async def stop(self, error: LanguageModelError) -> None:
+        """Take nothing more. Streams that are left end with this error, as far as it can still be sent."""
+        if self._ticking is not None:
+            self._ticking.cancel()
+        for end in self._ends.values():
+            await end()
+        self._ends.clear()
+        for stream in tuple(self._streams.values()):
+            if self._lease.seconds_left() > 0:
+                await stream.send_end(StreamEnd(ErrorMessage.of(error)))
+            stream.give_up()
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=_STOP_SECONDS)
+
+    # What comes.
+
+    async def _listen(self, subject: str, handle: Callable[[Received], Awaitable[None]]) -> None:
+        self._ends[subject] = await self._connection.subscribe(subject, handle)
+
+    async def offer(self) -> None:
+        """Bid for the models that are there now. The caller repeats it when the configuration has changed."""
+        usable = (info.id for info in self._models.infos())
+        self._offered = tuple(each for each in usable if not self._models.is_remote(each))
+        subjects = {bids_subject(model) for model in self._offered}
+        bidding = {each for each in self._ends if each.startswith("dg.bid.")}
+        for subject in bidding - subjects:
+            await self._ends.pop(subject)()
+        for subject in subjects - bidding:
+            await self._listen(subject, self._on_bid_request)
+
+    async def _on_bid_request(self, received: Received) -> None:
+        asked = BID_REQUEST_FORM.decode(received.data)
+        memory = None if self._limits.max_memory is None else self._limits.max_memory - self._memory_now()
+        bid = Bid(
+            self._lease.node,
+            self._lease.incarnation,
+            self._turns,
+            self._agents,
+            self._limits.max_agents,
+            memory,
+            self._limits.labels,
+            self.is_draining,
+            self._is_full_for(asked.model),
+            _RETRY_SECONDS,
+            holds=self._holds(asked.hints, only_busy=self.is_draining),
+        )
+        await self._answer(received, BID_FORM.encode(bid))
+
+    async def _on_request(self, received: Received) -> None:
+        accepted = Accepted(self._lease.incarnation, self._lease.seconds_left())
+        try:
+            message = REQUEST_FORM.decode(received.data)
+        except msgspec.MsgspecError as error:
+            _log.warning("a request could not be read: %s", error)
+            refused = LanguageModelError(
+                "internal",
+                f"The worker {self._lease.node} cannot read the request: {error}.",
+                hint="Gateways and workers should have the same version of Dragoman.",
+            )
+            accepted = msgspec.structs.replace(accepted, error=ErrorMessage.of(refused))
+        else:
+            # The same request again: the answer to it was lost.
+            if message.stream not in self._streams and self._lease.seconds_left() > 0:
+                refused_because = self._refusal(message)
+                if refused_because is not None:
+                    accepted = msgspec.structs.replace(
+                        accepted, is_unwilling=True, error=ErrorMessage.of(refused_because)
+                    )
+                else:
+                    self._open(message)
+        await self._answer(received, ACCEPTED_FORM.encode(accepted))
+
+    def _refusal(self, message: RequestMessage) -> LanguageModelError | None:
+        """Why this worker does not take a request now. What is under way here goes on, whatever else holds."""
+        named = message.hints if message.is_moved else hints_of(message.request, message.model).named
+        if self.is_draining and not self._holds(named, only_busy=True):
+            return LanguageModelError(
+                "unavailable", f"The worker {self._lease.node} takes no new requests: it stops soon."
+            )
+        if self._is_full_for(message.model) and not self._holds(named, only_busy=False):
+            return LanguageModelError(
+                "rate_limited", f"The worker {self._lease.node} is full.", retry_after=_RETRY_SECONDS
+            )
+        return None
+
+    def _open(self, message: RequestMessage) -> None:
+        async def send(data: bytes) -> None:
+            await self._publish(parts_subject(message.gateway.partition("/")[0]), data)
+
+        stream = WorkerStream(message, send, self.calls.pending)
+        self._streams[stream.id] = stream
+        self.accepted += 1
+        self._heard[stream.gateway] = self._clock()
+        task = asyncio.create_task(self._serve(stream, message))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _on_stream(self, received: Received) -> None:
+        match STREAM_FORM.decode(received.data):
+            case Receipt() as receipt:
+                self._note(receipt)
+            case Resend(stream=id_, after=after):
+                if (stream := self._streams.get(id_)) is not None:
+                    await stream.resend(after)
+            case Cancel(stream=id_):
+                if (stream := self._streams.get(id_)) is not None:
+                    stream.give_up()
+            case Delivered(model=model, conversation=conversation, whole=whole):
+                if model in self._offered:
+                    self._models.get(model).delivered(conversation, whole=whole)
+            case Ping(gateway=gateway, receipts=receipts):
+                await self._answer(received, PONG_FORM.encode(self._pong(gateway, receipts)))
+
+    def _pong(self, gateway: str, receipts: Iterable[Receipt]) -> Pong:
+        self._heard[gateway] = self._clock()
+        for receipt in receipts:
+            self._note(receipt)
+        listed = {receipt.stream for receipt in receipts}
+        for stream in tuple(self._streams.values()):
+            # Its confirmation came the same way as this ping, so the gateway knew it: it has given it up since.
+            if stream.gateway == gateway and stream.confirmed.is_set() and stream.id not in listed:
+                stream.give_up()
+        sent = {id_: self._streams[id_].window.number for id_ in listed if id_ in self._streams}
+        return Pong(self._lease.incarnation, self._lease.seconds_left(), sent)
+
+    def _note(self, receipt: Receipt) -> None:
+        stream = self._streams.get(receipt.stream)
+        if stream is not None:
+            stream.note_receipt(receipt.number, receipt.consumed)
+
+    async def _on_status(self, received: Received) -> None:
+        await self._answer(received, STATUS_FORM.encode(self.status()))
+
+    # What goes.
+
+    async def _publish(self, subject: str, data: bytes) -> None:
+        if self._lease.seconds_left() <= 0:
+            return
+        try:
+            await self._connection.publish(subject, data)
+        except FleetUnavailable as error:
+            # As if it were lost: it is sent again when the gateway asks for it.
+            _log.debug("a message was not sent: %s", error)
+
+    async def _answer(self, received: Received, data: bytes) -> None:
+        if received.reply:
+            await self._publish(received.reply, data)
+
+    # Streams.
+
+    async def _serve(self, stream: WorkerStream, message: RequestMessage) -> None:
+        try:
+            async with asyncio.timeout(_CONFIRM_SECONDS):
+                await stream.confirmed.wait()
+            if not stream.is_dropped:
+                end = await self._respond(stream, message)
+                stream.is_under_way = False
+                await stream.finish(end)
+        except TimeoutError:
+            _log.info("a request of %s was not confirmed", stream.gateway)
+        finally:
+            stream.drop()
+            self._streams.pop(stream.id, None)
+            self._ended.set()
+
+    async def _respond(self, stream: WorkerStream, message: RequestMessage) -> StreamEnd:
+        try:
+            if self._store is not None:
+                await self._store.consider(message.hints)
+            request = self.calls.proved(message.request, message.approved)
+            await self._model(message.model).respond(request, stream, stream.source.token)
+        except LanguageModelError as error:
+            held = error.__cause__
+            if isinstance(held, HeldElsewhere):
+                return StreamEnd(moved_to=held.owner)
+            return StreamEnd(ErrorMessage.of(error))
+        except Exception as error:
+            _log.exception("a request of %s failed", stream.gateway)
+            failed = LanguageModelError(
+                "unavailable",
+                f"The worker {self._lease.node} could not take the request: {type(error).__name__}: {error}.",
+                hint="Try again.",
+                public="The request could not be taken. Try again.",
+            )
+            return StreamEnd(ErrorMessage.of(failed))
+        return StreamEnd()
+
+    def _model(self, model_id: str) -> GuardedModel:
+        if model_id not in self._offered:
+            raise LanguageModelError("not_found", f"The worker {self._lease.node} has no model {model_id!r}.")
+        return self._models.get(model_id)
+
+    async def _tick(self) -> None:
+        """Expire gateways that are gone, and follow the lease."""
+        while True:
+            left = self._lease.seconds_left()
+            if left > 0:
+                # Agents end at the fence even if this process is suspended by then.
+                set_deadline(self._clock() + left)
+            now = self._clock()
+            for gateway, heard in tuple(self._heard.items()):
+                if now - heard >= LISTENER_SECONDS:
+                    self._expire(gateway)
+            await asyncio.sleep(_TICK_SECONDS)
+
+    def _expire(self, gateway: str) -> None:
+        del self._heard[gateway]
+        streams = [each for each in self._streams.values() if each.gateway == gateway]
+        if streams:
+            _log.warning("gateway %s is gone; its %d requests are cancelled", gateway, len(streams))
+        for stream in streams:
+            stream.give_up()
+
+    # What it says of itself.
+
+    @property
+    def stream_count(self) -> int:
+        return len(self._streams)
+
+    @property
+    def _turns(self) -> int:
+        busy = sum(each.is_busy for each in self._models.conversations())
+        return max(busy, sum(each.is_under_way for each in self._streams.values()))
+
+    @property
+    def _agents(self) -> int:
+        return sum(each.stage != "stored" for each in self._models.conversations())
+
+    def _is_full_for(self, model: str) -> bool:
+        """Whether it has no room for another conversation with this model. Models that are no agents take none."""
+        if model not in self._offered or self._models.conversing(model) is None:
+            return False
+        busy = sum(each.is_busy for each in self._models.conversations())
+        # One that has just been accepted has no conversation yet.
+        with_agents = sum(
+            each.is_under_way and self._models.conversing(each.model) is not None
+            for each in self._streams.values()
+            if each.model in self._offered
+        )
+        most = self._limits.max_memory
+        is_out_of_memory = most is not None and self._memory_now() >= most
+        return max(busy, with_agents) >= self._limits.max_agents or is_out_of_memory
+
+    def _memory_now(self) -> int:
+        at, memory = self._memory
+        if self._clock() - at >= _MEMORY_SECONDS:
+            usage = measure_below(())
+            memory = usage.total if usage is not None else 0
+            self._memory = self._clock(), memory
+        return memory
+
+    def _holds(self, hints: Iterable[str], *, only_busy: bool) -> bool:
+        hinted = set(hints)
+        return any(
+            each.id in hinted and (each.is_busy or not only_busy) for each in self._models.conversations()
+        )
+
+    def status(self) -> NodeStatus:
+        models = self._models
+        described = []
+        for id_ in self._offered:
+            offering, folder = models.offering(id_), models.folder(id_)
+            described.append(
+                OfferedModel(
+                    with_capability_tags(models.get(id_).info),
+                    offering.offer if offering is not None else None,
+                    models.conversing(id_) is not None,
+                    str(folder) if folder is not None else None,
+                )
+            )
+        return NodeStatus(
+            self._lease.node,
+            self._lease.incarnation,
+            "worker",
+            __version__,
+            tuple(described),
+            self._limits.labels,
+            self.is_draining,
+            self._turns,
+            self._agents,
+            self._limits.max_agents,
+            self._memory_now(),
+            self._limits.max_memory,
+            len(models.conversations()),
+            len(self._streams),
+            self._lease.seconds_left(),
+            self._lease.renewal_seconds,
+            socket.gethostname(),
+            os.getpid(),
+        )

@@ -1,0 +1,104 @@
+"""The log of decisions. It is append-only, and has no content: that is in the journals, and is read from there.
+
+A decision is written to its journal first, and then copied here. The journal's head says from which event on decisions may
+be missing here; whoever appends to the journal next, or claims or deletes it, copies them. A copy that is made twice is read
+once, by the number of its event.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+
+import msgspec
+
+from dragoman.fleet.connection import FleetConnection
+from dragoman.fleet.stored import StoredMessage, put, stored_at, stored_since
+from dragoman.fleet.subjects import AUDIT, AUDIT_SUBJECTS, JOURNALS
+from dragoman.journal.content import is_decision, without_content
+from dragoman.journal.events import JournalEntry, UnreadableJournal, decode_events, encode_events
+from dragoman.journal.jetstream.head import journal_token
+
+__all__ = ["AuditLog", "AuditedDecision"]
+
+# A node's clock may be ahead of the server's.
+_WRONG_CLOCK = timedelta(days=1)
+# Requests under way at a time.
+_AT_ONCE = 32
+
+
+class _Copied(msgspec.Struct, frozen=True):
+    """Decisions of one append, without their content."""
+
+    journal: str
+    # The stream sequence number of the journal's message.
+    message: int
+    # Numbers of the events.
+    numbers: tuple[int, ...]
+    events: msgspec.Raw
+
+
+class AuditedDecision(msgspec.Struct, frozen=True):
+    journal: str
+    message: int
+    entry: JournalEntry
+
+
+class AuditLog:
+    """The decisions of all journals, those of deleted ones included."""
+
+    def __init__(self, connection: FleetConnection) -> None:
+        self._connection = connection
+
+    async def add(self, journal: str, message: int, entries: Sequence[JournalEntry]) -> None:
+        """Copy the decisions among the entries of a journal's message. Raises `FleetUnavailable` or `NoAnswer`."""
+        bare = [
+            (entry.sequence, entry.at, event)
+            for entry in entries
+            if is_decision(entry.event) and (event := without_content(entry.event)) is not None
+        ]
+        if bare:
+            copied = _Copied(
+                journal,
+                message,
+                tuple(number for number, _, _ in bare),
+                msgspec.Raw(encode_events([(at, event) for _, at, event in bare])),
+            )
+            await put(
+                self._connection,
+                f"{AUDIT_SUBJECTS}.{journal_token(journal)}",
+                msgspec.json.encode(copied),
+                headers={"Nats-Msg-Id": f"{journal_token(journal)}.{bare[-1][0]}"},
+            )
+
+    async def since(self, since: float) -> dict[tuple[str, int], AuditedDecision]:
+        """By journal and number of the event. Raises `UnreadableJournal` if a copy is damaged."""
+        try:
+            start = datetime.fromtimestamp(since, UTC) - _WRONG_CLOCK
+        except (OverflowError, ValueError, OSError):
+            start = datetime.fromtimestamp(0, UTC)
+        found: dict[tuple[str, int], AuditedDecision] = {}
+        for message in await stored_since(self._connection, AUDIT, f"{AUDIT_SUBJECTS}.*", start):
+            try:
+                copied = msgspec.json.decode(message.data, type=_Copied)
+            except msgspec.MsgspecError as error:
+                raise UnreadableJournal(f"message {message.sequence} of {AUDIT}: {error}") from error
+            for number, (at, event) in zip(copied.numbers, decode_events(bytes(copied.events)), strict=True):
+                if at >= since:
+                    entry = JournalEntry(number, at, event)
+                    found.setdefault(
+                        (copied.journal, number), AuditedDecision(copied.journal, copied.message, entry)
+                    )
+        return found
+
+    async def messages(self, sequences: Sequence[int]) -> list[StoredMessage]:
+        """The journals' messages with these stream sequence numbers, as far as they are still there."""
+        limit = asyncio.Semaphore(_AT_ONCE)
+
+        async def found(sequence: int) -> StoredMessage | None:
+            async with limit:
+                return await stored_at(self._connection, JOURNALS, sequence)
+
+        messages = await asyncio.gather(*(found(each) for each in sequences))
+        return [message for message in messages if message is not None]

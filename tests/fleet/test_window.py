@@ -1,0 +1,152 @@
+"""The two ends of a stream: in order, once, whatever is lost, and never more than the window."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from dragoman.fleet.window import ReceivingWindow, SendingWindow
+from searching import examples
+
+
+def test_a_batch_is_kept_until_there_is_a_receipt_for_it() -> None:
+    window = SendingWindow(limit=10)
+    window.add(b"one")
+    window.add(b"two")
+    assert (window.number, window.kept_bytes) == (2, 6)
+    window.note_receipt(1, 3)
+    assert window.after(0) == (b"two",)
+    assert not window.is_received
+    window.note_receipt(2, 3)
+    assert window.is_received
+
+
+def test_n4_a_full_window_takes_no_batch_until_the_consumer_has_consumed_some() -> None:
+    window = SendingWindow(limit=4)
+    window.add(b"three")
+    assert not window.has_room
+    with pytest.raises(ValueError, match="full"):
+        window.add(b"x")
+    # To have received it is not enough: the consumer is slow.
+    window.note_receipt(1, 0)
+    assert not window.has_room
+    window.note_receipt(1, 5)
+    assert window.has_room
+
+
+def test_receipts_that_arrive_late_or_claim_too_much_change_nothing() -> None:
+    window = SendingWindow(limit=4)
+    window.add(b"abc")
+    window.note_receipt(1, 3)
+    window.note_receipt(0, 0)
+    window.note_receipt(9, 99)
+    window.add(b"defg")
+    assert not window.has_room
+
+
+def test_the_receiver_takes_the_next_batch_and_drops_any_other() -> None:
+    window = ReceivingWindow()
+    assert not window.takes(2)
+    assert window.takes(1)
+    assert not window.takes(1)
+    assert window.takes(2)
+
+
+def test_a_gap_is_asked_for_once() -> None:
+    window = ReceivingWindow()
+    assert window.takes(1)
+    assert not window.asks_again(1)
+    assert not window.asks_again(2)
+    assert window.asks_again(3)
+    assert not window.asks_again(4)
+    assert window.takes(2)
+    assert window.asks_again(4)
+
+
+def test_a_lost_last_batch_shows_when_the_sender_says_how_much_it_has_sent() -> None:
+    window = ReceivingWindow()
+    assert window.takes(1)
+    assert window.is_behind(2, 1)
+    assert not window.is_behind(1, 1)
+    # One has come since then: the others may be under way.
+    assert not window.is_behind(2, 0)
+
+
+def test_a_receipt_is_due_after_a_part_of_the_window() -> None:
+    window = ReceivingWindow(limit=40)
+    assert not window.note_consumed(9)
+    assert window.note_consumed(1)
+    assert not window.note_consumed(9)
+    assert window.consumed == 19
+
+
+@dataclass
+class _Channel:
+    """Loses what the list says, in both directions."""
+
+    losses: list[bool]
+    under_way: list[tuple[int, bytes]] = field(default_factory=list)
+
+    def is_lost(self) -> bool:
+        return self.losses.pop() if self.losses else False
+
+
+@settings(max_examples=examples(400), deadline=None)
+@given(
+    st.lists(st.binary(min_size=1, max_size=9), max_size=40),
+    st.lists(st.booleans(), max_size=120),
+    st.lists(st.sampled_from(["send", "deliver", "consume", "ping"]), max_size=200),
+    st.integers(1, 30),
+)
+def test_every_part_arrives_once_and_in_order_over_a_channel_that_loses_messages(
+    parts: list[bytes], losses: list[bool], steps: list[str], limit: int
+) -> None:
+    sender, receiver, channel = SendingWindow(limit), ReceivingWindow(limit), _Channel(losses)
+    unsent, arrived, waiting = list(parts), list[bytes](), list[bytes]()
+
+    def send(number: int, data: bytes) -> None:
+        if not channel.is_lost():
+            channel.under_way.append((number, data))
+
+    def resend(after: int) -> None:
+        if not channel.is_lost():
+            for number, data in enumerate(sender.after(after), after + 1):
+                send(number, data)
+
+    def step(name: str) -> None:
+        if name == "send" and unsent and sender.has_room:
+            data = unsent.pop(0)
+            sender.add(data)
+            send(sender.number, data)
+        elif name == "deliver" and channel.under_way:
+            number, data = channel.under_way.pop(0)
+            if receiver.takes(number):
+                waiting.append(data)
+            elif receiver.asks_again(number):
+                resend(receiver.number)
+        elif name == "consume" and waiting:
+            data = waiting.pop(0)
+            arrived.append(data)
+            if receiver.note_consumed(len(data)) and not channel.is_lost():
+                sender.note_receipt(receiver.number, receiver.consumed)
+        elif name == "ping" and not channel.is_lost():
+            sender.note_receipt(receiver.number, receiver.consumed)
+            if (
+                not channel.under_way
+                and not channel.is_lost()
+                and receiver.is_behind(sender.number, receiver.number)
+            ):
+                resend(receiver.number)
+        assert sender.kept_bytes < limit + 9
+        assert sum(map(len, waiting)) < limit + 9
+
+    for name in steps:
+        step(name)
+    # From now on nothing is lost for good: the rest arrives.
+    for _ in range(10 * len(parts) + len(losses) + 10):
+        for name in ("send", "deliver", "deliver", "consume", "ping"):
+            step(name)
+    assert arrived == parts
+    assert sender.is_received
