@@ -94,6 +94,7 @@ async def test_w2_nobody_is_reachable_and_the_advice_is_the_gateways(runner: Wor
     await runner.until(lambda: not runner.inbox.is_reachable("http:a"))
 
 
+@pytest.mark.long
 async def test_w2_without_any_gateway_no_one_is_reachable(url: str, runner: Worker, tmp_path: Path) -> None:
     assert not runner.inbox.address
     assert "no gateway" in runner.inbox.advice

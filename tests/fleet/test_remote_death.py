@@ -56,6 +56,7 @@ def _pids(folder: Path) -> set[int]:
     return {int(entry["params"]["pid"]) for entry in entries if entry["method"] == "started"}
 
 
+@pytest.mark.long
 async def test_n1_a_worker_killed_in_mid_turn_is_an_honest_error_and_the_next_request_goes_on_elsewhere(
     room: Machines,
 ) -> None:
@@ -80,6 +81,7 @@ async def test_n1_a_worker_killed_in_mid_turn_is_an_honest_error_and_the_next_re
     assert "Half" in (second / "journal").read_text()
 
 
+@pytest.mark.long
 async def test_n1_a_result_for_a_dead_worker_waits_for_its_lease_and_goes_on_elsewhere(
     room: Machines,
 ) -> None:
@@ -99,6 +101,7 @@ async def test_n1_a_result_for_a_dead_worker_waits_for_its_lease_and_goes_on_els
     assert "a rare thing" in (second / "journal").read_text()
 
 
+@pytest.mark.long
 async def test_n2_a_worker_that_was_suspended_shows_nothing_when_it_wakes(room: Machines) -> None:
     folder = room.folder / "one"
     async with _process(room, "w1", folder) as process:
@@ -156,6 +159,7 @@ async def test_a_gateway_that_was_suspended_shows_nothing_old(room: Machines) ->
     assert "no longer answers" in heard.text
 
 
+@pytest.mark.long
 async def test_n3_a_worker_that_is_cut_off_ends_its_agents_at_the_fence_and_begins_again(
     room: Machines,
 ) -> None:

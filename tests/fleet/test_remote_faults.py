@@ -78,6 +78,7 @@ async def test_an_error_of_the_model_keeps_its_kind(room: Machines) -> None:
     assert failed.value.kind == "rate_limited"
 
 
+@pytest.mark.long
 async def test_what_an_agent_offers_is_known_at_the_gateway(room: Machines) -> None:
     state = {
         "modes": {

@@ -226,6 +226,7 @@ async def test_n5_a_drain_finishes_what_is_under_way_and_loses_nothing(room: Mac
     assert (await streaming.do(["say", "Further."])).text == "Further."
 
 
+@pytest.mark.long
 async def test_a_gateway_that_is_gone_leaves_no_request_running(
     room: Machines, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -244,6 +245,7 @@ async def test_a_gateway_that_is_gone_leaves_no_request_running(
     await asyncio.gather(going.task, return_exceptions=True)
 
 
+@pytest.mark.long
 async def test_two_gateways_with_one_name_do_not_mix_their_streams(room: Machines) -> None:
     folder = room.folder / "agent"
     await room.worker("w1", fake=fake(folder))
@@ -277,6 +279,7 @@ async def test_a_model_of_the_fleet_works_without_a_store_and_finds_its_conversa
     assert models.get("mine").info.name == "Far"
 
 
+@pytest.mark.long
 async def test_a_model_that_a_worker_offers_later_is_in_the_list(room: Machines) -> None:
     gateway = await room.gateway()
     assert gateway.infos() == ()

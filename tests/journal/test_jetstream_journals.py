@@ -464,6 +464,7 @@ class _Server:
             self._process.wait()
 
 
+@pytest.mark.long
 async def test_j1_what_was_acknowledged_survives_kills_of_the_server(tmp_path: Path) -> None:
     server = _Server(tmp_path)
     await server.start()
