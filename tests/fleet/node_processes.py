@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import re
+import shutil
 import signal
 import sys
 from asyncio.subprocess import DEVNULL, PIPE, Process
@@ -36,6 +37,7 @@ _T = TypeVar("_T")
 # Longer than anything here takes on a busy machine. Only a test that fails reaches it.
 DEADLINE_SECONDS = 120.0
 _LOOK_SECONDS = 0.05
+_APPROVALS = {"x-dragoman-approvals": "items"}
 _DEMO = [sys.executable, "-m", "dragoman", "demo-agent", "--pace", "instant"]
 
 
@@ -178,6 +180,14 @@ class HttpGateway:
         """Let the fake agent carry out steps."""
         return await self.ask(prompt(*steps), **fields)
 
+    async def chat(self, messages: list[Json]) -> Json:
+        """The message of a chat completion, for a client that takes approvals as items."""
+        body = {"model": "fake", "messages": messages}
+        answered = await self.client.post("/v1/chat/completions", json=body, headers=_APPROVALS)
+        assert answered.status_code == 200, answered.text
+        message: Json = answered.json()["choices"][0]["message"]
+        return message
+
     def begin(self, *steps: object, **fields: object) -> Going:
         """A stream in which the fake agent carries out steps."""
         body = {"model": "fake", "input": prompt(*steps), "stream": True, **fields}
@@ -205,11 +215,6 @@ class FleetProcesses:
         self.env = {**inherited, "HOME": str(folder), "COLUMNS": "200", "DRAGOMAN_STATE_DIR": str(self.state)}
         self.url = ""
         self.up: NodeProcess | None = None
-
-    @property
-    def credentials(self) -> Path:
-        """The folder with the credentials of all nodes."""
-        return self.state / "fleet"
 
     async def start(self, port: int = 0) -> None:
         self.up = await self.process("fleet", "up", "--port", str(port))
@@ -275,8 +280,12 @@ class FleetProcesses:
         return gateway
 
     def configure(self, name: str, tables: str, url: str | None = None) -> None:
+        """As in production: a node has the file with its own credentials, and nothing else of the operator's folder."""
         place = self.place(name)
-        fleet = f"[fleet]\nurl = {json.dumps(url or self.url)}\ncredentials = {json.dumps(str(self.credentials))}\n"
+        file = place / "node.creds"
+        shutil.copyfile(self.state / "fleet" / f"{name}.creds", file)
+        file.chmod(0o600)
+        fleet = f"[fleet]\nurl = {json.dumps(url or self.url)}\ncredentials = {json.dumps(str(file))}\n"
         (place / "dragoman.toml").write_text(fleet + tables)
 
     def _named(self, name: str) -> tuple[str, ...]:
