@@ -36,6 +36,7 @@ import base64
 import json
 import os
 import sys
+from asyncio.subprocess import DEVNULL, PIPE, STDOUT
 from collections.abc import Coroutine
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -448,6 +449,11 @@ class Agent:
             Path(path).unlink()
         else:
             Path(path).write_bytes(text.encode())
+
+    async def do_run(self, session: Session, *words: str) -> None:
+        process = await asyncio.create_subprocess_exec(*words, stdin=DEVNULL, stdout=PIPE, stderr=STDOUT)
+        printed, _ = await process.communicate()
+        self.say(session, printed.decode())
 
     async def do_read(self, session: Session, path: str, where: dict[str, int] | None = None) -> None:
         params = {"sessionId": session.name, "path": path, **(where or {})}

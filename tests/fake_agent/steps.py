@@ -14,6 +14,7 @@ that begins with its name (`agent.py` has one method for each):
     ask {TOOL CALL} [KINDS] [quiet]       ask for permission, and say the outcome, or not
     read PATH {line, limit}, write PATH TEXT   a file through the client; note the answer, and say what became of it
     put PATH TEXT, put PATH               write a file itself; remove it
+    run WORD…                             run a program as itself, and say what it prints
     terminal {…}                          create a terminal, and say its id
     term METHOD                           `terminal/METHOD` of the last one; note the answer
     all [STEPS], row [STEPS]              at once; one after the other

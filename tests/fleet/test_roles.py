@@ -9,23 +9,23 @@ from pathlib import Path
 import pytest
 from nats.aio.client import Client
 from nats.aio.msg import Msg
-from nats.js.api import StreamConfig
 from nats.js.errors import APIError
 
 from dragoman.fleet import subjects
 from dragoman.fleet.connection import FleetConnection, FleetUnavailable, NobodyThere, Received
 from dragoman.fleet.credentials import ROLES, FleetKeys, FleetRole, permissions
+from dragoman.fleet.streams import make_streams
 from nats_servers import nats_server
 
-_STREAMS = {
-    subjects.JOURNALS: "dg.j.>",
-    subjects.SNAPSHOTS: "dg.s.>",
-    subjects.AUDIT: "dg.a.>",
-    subjects.INDEX: "dg.i.>",
-    subjects.LEASES: "dg.l.>",
-    subjects.RESPONSES: "dg.r.>",
-    subjects.SECRETS: "dg.k.>",
-}
+_STREAMS = (
+    subjects.JOURNALS,
+    subjects.SNAPSHOTS,
+    subjects.AUDIT,
+    subjects.INDEX,
+    subjects.LEASES,
+    subjects.RESPONSES,
+    subjects.SECRETS,
+)
 _NODE_SUBJECTS = [
     subjects.requests_subject("other"),
     subjects.streams_subject("other"),
@@ -52,6 +52,12 @@ _FORBIDDEN: dict[FleetRole, list[str]] = {
         f"$JS.API.STREAM.UPDATE.{subjects.LEASES}",
         f"$JS.API.STREAM.PURGE.{subjects.AUDIT}",
         f"$JS.API.STREAM.MSG.DELETE.{subjects.AUDIT}",
+        *(
+            f"{api}.STREAM.{verb}.{subjects.SECRETS}"
+            for api in ("$JS.API", subjects.STORE_API)
+            for verb in ("DELETE", "PURGE", "MSG.DELETE", "UPDATE")
+        ),
+        "dg.k.other",
         "$JS.API.STREAM.CREATE.EVIL",
         f"$JS.API.CONSUMER.CREATE.{subjects.INDEX}.evil",
         f"$JS.API.CONSUMER.DURABLE.CREATE.{subjects.INDEX}.evil",
@@ -173,8 +179,7 @@ async def fleet(tmp_path: Path) -> AsyncIterator[_Fleet]:
     async with nats_server(tmp_path, keys.server_config()) as url:
         fleet = _Fleet(url, keys, tmp_path)
         async with fleet.node("admin", "admin") as admin:
-            for name, subject in _STREAMS.items():
-                await admin.js.add_stream(StreamConfig(name=name, subjects=[subject], allow_direct=True))
+            await make_streams(admin, 1, None)
         yield fleet
 
 
@@ -326,7 +331,7 @@ async def test_an_answer_of_jetstream_deletes_no_stream_and_forges_no_lease(flee
     ]
     async with fleet.raw("worker") as thief, fleet.node("admin", "admin") as admin:
         js = thief.client.jetstream()
-        for subject in ("dg.i.key.evil", "dg.j.conversation", "dg.a.decision", "dg.k.key"):
+        for subject in ("dg.i.key.evil", "dg.j.conversation", "dg.a.decision", "dg.k.signing"):
             await js.publish(subject, b"{}")
         before = {name: await admin.js.stream_info(name) for name in _STREAMS}
         for target in targets:
@@ -354,9 +359,9 @@ async def test_credentials_of_another_fleet_are_refused(fleet: _Fleet) -> None:
 
 
 async def test_a_worker_reads_secrets_and_a_gateway_does_not(fleet: _Fleet) -> None:
-    read = f"$JS.API.DIRECT.GET.{subjects.SECRETS}.dg.k.key"
+    read = f"$JS.API.DIRECT.GET.{subjects.SECRETS}.dg.k.signing"
     async with fleet.raw("worker") as worker, fleet.raw("gateway", "gate") as gateway:
-        await worker.client.jetstream().publish("dg.k.key", b"secret")
+        await worker.client.jetstream().publish("dg.k.signing", b"secret")
         assert (await worker.client.request(read, timeout=10)).data == b"secret"
         heard: asyncio.Queue[Msg] = asyncio.Queue()
         await gateway.client.subscribe("_INBOX.gate.answer", cb=heard.put)

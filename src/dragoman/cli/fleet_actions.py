@@ -101,9 +101,8 @@ def drain(arguments: Namespace, context: CommandContext) -> int:
 
     def report(state: DrainState) -> None:
         if said[-1:] != [state]:
-            waits = (
-                f"waits for {state.streams} answers" if state.streams else "has nothing under way, and ends"
-            )
+            answers = "1 answer" if state.streams == 1 else f"{state.streams} answers"
+            waits = f"waits for {answers}" if state.streams else "has nothing under way, and ends"
             say(f"{name} takes nothing new; it {waits}.")
             said.append(state)
 

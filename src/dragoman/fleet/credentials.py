@@ -32,8 +32,8 @@ from dragoman.fleet.subjects import (
     QUESTIONS,
     RESPONSE_SUBJECTS,
     RESPONSES,
-    SECRET_SUBJECTS,
     SECRETS,
+    SIGNING_KEY,
     SNAPSHOT_SUBJECTS,
     SNAPSHOTS,
     STATUS,
@@ -98,7 +98,7 @@ def permissions(role: FleetRole, name: str) -> Permissions:
                     parts_subject("*"),
                     f"{QUESTIONS}.{name}.>",
                     *_written(JOURNAL_SUBJECTS, SNAPSHOT_SUBJECTS, INDEX_SUBJECTS, AUDIT_SUBJECTS),
-                    *_written(SECRET_SUBJECTS),
+                    SIGNING_KEY,
                     f"{LEASE_SUBJECTS}.{name}",
                     *_read(JOURNALS, SNAPSHOTS, INDEX, LEASES, SECRETS),
                     *_erased(JOURNALS, SNAPSHOTS, INDEX),
@@ -275,7 +275,8 @@ def _in_store(subject: str) -> str:
 # consumers, which send what is stored to any subject.
 _STORE_SERVICES = (
     *_written(JOURNAL_SUBJECTS, SNAPSHOT_SUBJECTS, INDEX_SUBJECTS, AUDIT_SUBJECTS),
-    *_written(LEASE_SUBJECTS, RESPONSE_SUBJECTS, SECRET_SUBJECTS),
+    *_written(LEASE_SUBJECTS, RESPONSE_SUBJECTS),
+    SIGNING_KEY,
     *_read(JOURNALS, SNAPSHOTS, INDEX, LEASES, RESPONSES, SECRETS, AUDIT),
     *_erased(JOURNALS, SNAPSHOTS, INDEX, RESPONSES),
 )

@@ -22,15 +22,14 @@ from dragoman.fleet.subjects import (
     LEASE_SUBJECTS,
     LEASES,
     NEWS,
-    SECRET_SUBJECTS,
     SECRETS,
+    SIGNING_KEY,
     SNAPSHOT_SUBJECTS,
     SNAPSHOTS,
 )
 
 __all__ = ["check_streams", "make_streams", "signing_key"]
 
-_SIGNING = f"{SECRET_SUBJECTS}.signing"
 # What is kept for a shorter time than this would be gone while it is used.
 _SHORTEST = timedelta(days=1)
 
@@ -65,7 +64,16 @@ def _configurations(replicas: int, keep: timedelta | None) -> list[StreamConfig]
         stream(INDEX, f"{INDEX_SUBJECTS}.*.*", max_msgs_per_subject=1, max_age=age),
         stream(LEASES, f"{LEASE_SUBJECTS}.*", max_msgs_per_subject=1, allow_msg_ttl=True),
         responses_stream(keep, replicas),
-        stream(SECRETS, f"{SECRET_SUBJECTS}.*", max_msgs_per_subject=1),
+        # What is stored first stays: an agent that has its worker's credentials replaces no key.
+        stream(
+            SECRETS,
+            SIGNING_KEY,
+            max_msgs_per_subject=1,
+            discard=DiscardPolicy.NEW,
+            discard_new_per_subject=True,
+            deny_delete=True,
+            deny_purge=True,
+        ),
     ]
 
 
@@ -100,15 +108,15 @@ async def signing_key(connection: FleetConnection) -> bytes:
     """The key for markers and call ids. All workers have the same: the first makes it. Raises `FleetUnavailable`."""
     try:
         while True:
-            stored = await last_stored(connection, SECRETS, _SIGNING)
+            stored = await last_stored(connection, SECRETS, SIGNING_KEY)
             if stored is not None:
                 if len(stored.data) != KEY_BYTES:
                     raise FleetUnavailable(
-                        f"The key at {_SIGNING} in {SECRETS} has {len(stored.data)} bytes, not {KEY_BYTES}."
+                        f"The key at {SIGNING_KEY} in {SECRETS} has {len(stored.data)} bytes, not {KEY_BYTES}."
                     )
                 return stored.data
             try:
-                await put(connection, _SIGNING, secrets.token_bytes(KEY_BYTES), expected=0)
+                await put(connection, SIGNING_KEY, secrets.token_bytes(KEY_BYTES), expected=0)
             except WrongSequence:
                 # Another worker was faster.
                 continue

@@ -27,7 +27,7 @@ __all__ = [
     "RESPONSES",
     "RESPONSE_SUBJECTS",
     "SECRETS",
-    "SECRET_SUBJECTS",
+    "SIGNING_KEY",
     "SNAPSHOTS",
     "SNAPSHOT_SUBJECTS",
     "STATUS",
@@ -52,7 +52,7 @@ INDEX, INDEX_SUBJECTS = "DRAGOMAN_INDEX", "dg.i"
 LEASES, LEASE_SUBJECTS = "DRAGOMAN_LEASES", "dg.l"
 RESPONSES, RESPONSE_SUBJECTS = "DRAGOMAN_RESPONSES", "dg.r"
 # Keys that only workers read.
-SECRETS, SECRET_SUBJECTS = "DRAGOMAN_SECRETS", "dg.k"
+SECRETS, SIGNING_KEY = "DRAGOMAN_SECRETS", "dg.k.signing"
 
 # Where nodes find what they need of JetStream's interface: it is in another account (`credentials`).
 STORE_API = "dg.api"
