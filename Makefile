@@ -47,6 +47,7 @@ $(EXTENSION)/node_modules/.stamp: $(EXTENSION)/package-lock.json
 	@touch $@
 
 $(EXTENSION)/packaging/node_modules/.stamp: $(EXTENSION)/packaging/package-lock.json
+	@command -v npm >/dev/null || { echo "To package the extension, Node and npm are needed: install Node 20 or newer." >&2; exit 2; }
 	@echo "installing what packages the extension ..." >&2
 	@cd $(EXTENSION)/packaging && $(NPM_CI) >&2
 	@touch $@

@@ -30,7 +30,7 @@ cpSync(path.join(root, 'requirements', 'run.txt'), path.join(backend, 'requireme
 cpSync(path.join(root, 'LICENSE'), 'LICENSE');
 // The documents that its links lead to are not packaged.
 const changelog = readFileSync(path.join(root, 'CHANGELOG.md'), 'utf8');
-writeFileSync('CHANGELOG.md', changelog.replace(/\[([^\]]+)\]\((?!https?:)[^)]*\)/g, '$1'));
+writeFileSync('CHANGELOG.md', changelog.replace(/ \(\[[^\]]+\]\((?!https?:)[^)]*\)\)/g, '').replace(/\[([^\]]+)\]\((?!https?:)[^)]*\)/g, '$1'));
 for (const [name, picture] of Object.entries(PICTURES)) {
   cpSync(path.join(root, 'docs', 'images', picture), path.join('media', 'pictures', `${name}.png`));
 }

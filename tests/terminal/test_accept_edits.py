@@ -1,5 +1,7 @@
 """The mode that accepts edits, in a real terminal: with the terminal's own tools, and with a real agent process."""
 
+import re
+
 import pytest
 
 from dragoman.cli import main
@@ -192,3 +194,15 @@ def test_a_dumb_terminal_shows_the_mode_before_the_prompt_and_breaks_no_word(
     assert " ".join(sentence.split()).endswith("Shift-Tab, ends it; so do /new and another /model.")
     assert all(len(line) <= columns for line in chat.text.splitlines())
     assert (folder.path / "new.txt").exists()
+
+
+def test_no_color_leaves_colours_out_and_nothing_else(folder: Folder) -> None:
+    _tape(folder, _writing("new.txt", "word\n"))
+    chat = folder.terminal(*folder.command(), columns=100, NO_COLOR="1")
+    chat.wait_for(READY)
+    chat.enter("/accept-edits on")
+    chat.enter("write it")
+    chat.wait_for("Done.")
+    colours = re.findall(rb"\x1b\[(?:[0-9]+;)*(?:3[0-8]|4[0-8]|9[0-7]|10[0-7])(?:;[0-9]+)*m", chat.raw)
+    assert colours == []
+    assert b"\x1b[" in chat.raw, "it is an ordinary terminal"

@@ -131,10 +131,14 @@ async function resetApprovals(places: Places): Promise<void> {
     return;
   }
   const [program, ...rest] = (await locate(places)) ?? [];
-  if (program !== undefined) {
-    await run(program, [...rest, 'approvals', 'reset', ...configured()], { timeout: RESET_MS });
+  try {
+    if (program !== undefined) {
+      // The user has been asked here; the command has no terminal to ask at.
+      await run(program, [...rest, 'approvals', 'reset', '--yes', ...configured()], { timeout: RESET_MS });
+    }
+  } finally {
+    await vscode.commands.executeCommand('workbench.action.chat.resetTrustedTools');
   }
-  await vscode.commands.executeCommand('workbench.action.chat.resetTrustedTools');
 }
 
 /** List the agents, and open the configuration file. A missing file is created. */

@@ -88,7 +88,9 @@ async function entriesOf({ state, waiting, login }: Situation): Promise<Entry[]>
     return [{ ...CHECK, detail: 'Says what is wrong, and what to do' }, LOG, MANAGE, RESTART, INSTALL];
   }
   const next = waiting > 0 ? waitingQuestion(waiting) : login !== undefined ? signIn(login) : await nextOf();
-  return [next, ...[ASK, MANAGE, OPTIONS].filter(({ command }) => command !== next.command)];
+  // Until VS Code's own chat can be used, a first prompt in it asks for an account: this entry is what helps.
+  const chat = (await canUseBuiltInChat()) ? [BUILT_IN_CHAT] : [];
+  return [next, ...[...chat, ASK, MANAGE, OPTIONS].filter(({ command }) => command !== next.command)];
 }
 
 function waitingQuestion(count: number): Entry {
@@ -105,8 +107,13 @@ async function nextOf(): Promise<Entry> {
   if (models.every(({ id }) => id === DEMO)) {
     return { ...MANAGE, label: '$(add) Add an Agent', detail: 'Until then there is only the demo agent' };
   }
-  if (!isBuiltInChatActive() && (await vscode.commands.getCommands(true)).includes(ADD_PROVIDER)) {
+  if (await canUseBuiltInChat()) {
     return { ...BUILT_IN_CHAT, detail: 'Without @dragoman, and without an account' };
   }
   return { ...ASK, detail: 'Or choose an agent in the chat’s list of models' };
+}
+
+/** Whether VS Code's own chat does not use Dragoman's models yet, and can. */
+async function canUseBuiltInChat(): Promise<boolean> {
+  return !isBuiltInChatActive() && (await vscode.commands.getCommands(true)).includes(ADD_PROVIDER);
 }

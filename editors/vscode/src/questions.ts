@@ -28,7 +28,7 @@ const TITLE = 'Allow from now on';
 const LEVELS: Record<ApprovalLevel, { label: string; description: string }> = {
   session: { label: 'Session', description: 'This chat' },
   workspace: { label: 'Workspace', description: 'This folder, also after a restart' },
-  always: { label: 'Always', description: 'Everywhere' },
+  always: { label: 'Always', description: 'Every chat, also after a restart' },
 };
 
 type Asked = Pick<Backend, 'request'>;

@@ -113,7 +113,7 @@ test('Reset Approvals asks first, then forgets ours and the editor’s', async (
   assert.deepEqual([runs(), editor.executed], [[], []]);
   editor.answers = ['Forget'];
   await invoke('resetApprovals');
-  assert.deepEqual(runs(), [['approvals', 'reset']]);
+  assert.deepEqual(runs(), [['approvals', 'reset', '--yes']]);
   assert.deepEqual(editor.executed, [['workbench.action.chat.resetTrustedTools']]);
 });
 
@@ -150,7 +150,7 @@ test('the first entry is the next step: a question, a login, an agent, the chat,
     editor.picks.length = 0;
     return (await menuOf({ editor, invoke })).labels;
   };
-  assert.deepEqual(await next(), ['Add an Agent', 'Ask @dragoman', 'Agent Options…', 'More…']);
+  assert.deepEqual(await next(), ['Add an Agent', 'Use in the Built-in Chat', 'Ask @dragoman', 'Agent Options…', 'More…']);
   models('demo', 'claude');
   assert.deepEqual(await next(), ['Use in the Built-in Chat', 'Ask @dragoman', 'Manage Agents', 'Agent Options…', 'More…']);
   editor.isBuiltInChatActive = true;
