@@ -272,11 +272,17 @@ class FleetProcesses:
         await self.run("fleet", "credentials", "gateway", name)
         self.configure(name, extra, url)
         node = await self.process(*self._named(name), "serve", "--name", name, "--port", "0")
-        found = re.search(r"serving at (http://[^/\s]+)/v1", await node.until_said("serving at"))
+        await node.until_said("serving at")
+        gateway = self.client(node)
+        await gateway.until_offered("fake")
+        return gateway
+
+    def client(self, node: NodeProcess) -> HttpGateway:
+        """A client of a gateway that serves."""
+        found = re.search(r"serving at (http://[^/\s]+)/v1", node.said)
         assert found is not None
         gateway = HttpGateway(node, found[1])
         self._stack.push_async_callback(gateway.client.aclose)
-        await gateway.until_offered("fake")
         return gateway
 
     def configure(self, name: str, tables: str, url: str | None = None) -> None:
