@@ -163,9 +163,9 @@ class HttpGateway:
         found = (await self.client.get("/v1/models")).json()
         return [each["id"] for each in found["data"]]
 
-    async def until_offered(self, model: str) -> None:
+    async def until_offered(self, model: str, *, is_so: bool = True) -> None:
         async with asyncio.timeout(DEADLINE_SECONDS):
-            while model not in await self.models():  # noqa: ASYNC110 - a server tells nobody
+            while (model in await self.models()) != is_so:  # noqa: ASYNC110 - a server tells nobody
                 await asyncio.sleep(_LOOK_SECONDS)
 
     async def post(self, input_: object, model: str = "fake", **fields: object) -> httpx2.Response:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-import socket
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from typing import Protocol
@@ -21,6 +20,7 @@ from dragoman.backends.remote.stream import RemoteStream
 from dragoman.backends.remote.validity import Validity
 from dragoman.config import FleetConfig
 from dragoman.fleet.connection import FleetConnection, FleetUnavailable, NoAnswer, NobodyThere, Received
+from dragoman.fleet.joining import joined, node_name
 from dragoman.fleet.messages import (
     ACCEPTED_FORM,
     BATCH_FORM,
@@ -47,7 +47,6 @@ from dragoman.fleet.subjects import (
     parts_subject,
     requests_subject,
     streams_subject,
-    subject_token,
 )
 from dragoman.lm import LanguageModelError
 from dragoman.permissions.grants import Grants
@@ -157,8 +156,12 @@ class Fleet:
     @classmethod
     def of_config(cls, config: FleetConfig) -> Fleet:
         """One that connects by itself. It has no lease and no store, so it asks workers where conversations are."""
-        name = config.name or subject_token(socket.gethostname())[:40] or "gateway"
-        return cls(lambda: FleetConnection.open(config.urls, name, config.credentials), name)
+        try:
+            name = node_name(config, "gateway")
+        except FleetUnavailable:
+            # Its credentials cannot be read. Joining says so to whoever asks something.
+            name = "gateway"
+        return cls(lambda: joined(config, name), name)
 
     @classmethod
     def on(cls, connection: FleetConnection, name: str, store: HintStore | None = None) -> Fleet:
