@@ -163,9 +163,9 @@ class HttpGateway:
         found = (await self.client.get("/v1/models")).json()
         return [each["id"] for each in found["data"]]
 
-    async def until_offered(self, model: str) -> None:
+    async def until_offered(self, model: str, *, is_so: bool = True) -> None:
         async with asyncio.timeout(DEADLINE_SECONDS):
-            while model not in await self.models():  # noqa: ASYNC110 - a server tells nobody
+            while (model in await self.models()) != is_so:  # noqa: ASYNC110 - a server tells nobody
                 await asyncio.sleep(_LOOK_SECONDS)
 
     async def post(self, input_: object, model: str = "fake", **fields: object) -> httpx2.Response:
@@ -272,11 +272,17 @@ class FleetProcesses:
         await self.run("fleet", "credentials", "gateway", name)
         self.configure(name, extra, url)
         node = await self.process(*self._named(name), "serve", "--name", name, "--port", "0")
-        found = re.search(r"serving at (http://[^/\s]+)/v1", await node.until_said("serving at"))
+        await node.until_said("serving at")
+        gateway = self.client(node)
+        await gateway.until_offered("fake")
+        return gateway
+
+    def client(self, node: NodeProcess) -> HttpGateway:
+        """A client of a gateway that serves."""
+        found = re.search(r"serving at (http://[^/\s]+)/v1", node.said)
         assert found is not None
         gateway = HttpGateway(node, found[1])
         self._stack.push_async_callback(gateway.client.aclose)
-        await gateway.until_offered("fake")
         return gateway
 
     def configure(self, name: str, tables: str, url: str | None = None) -> None:

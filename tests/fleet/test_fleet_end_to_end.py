@@ -8,7 +8,12 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
+from bridge.consumer import Chat
+from dragoman.config import Config, FleetConfig, FleetModel
+from dragoman.lm import LanguageModelError
+from dragoman.models import Models
 from fake_agent.steps import open_gate, prompt
 from fleet.node_processes import FleetProcesses, fleet_processes
 from fleet.stalling_proxy import stalling_proxy
@@ -196,3 +201,43 @@ async def test_n3_a_worker_cut_off_from_nats_fences_itself_ends_its_agents_and_c
         after = await gateway.do(["say", "Again."], previous_response_id=first.id)
         assert after.text == "Again."
         assert worker.process.returncode is None
+
+
+async def test_a_model_that_is_added_to_a_running_worker_is_offered_and_one_that_is_removed_is_not(
+    fleet: FleetProcesses,
+) -> None:
+    await fleet.worker("w1")
+    gateway = await fleet.gateway("g1")
+    first = await gateway.do(["say", "First."])
+    file = fleet.place("w1") / "dragoman.toml"
+    before = file.read_text()
+    (fleet.place("w1") / "tape.jsonl").write_text('{"do": [{"say": "From the tape."}]}\n')
+    file.write_text(f'{before}[models.tape]\nkind = "script"\npath = "tape.jsonl"\n')
+    await gateway.until_offered("tape")
+    assert (await gateway.ask("Hello", "tape")).text == "From the tape."
+    # What was there goes on.
+    assert (await gateway.do(["say", "Second."], previous_response_id=first.id)).text == "Second."
+    file.write_text(before)
+    await gateway.until_offered("tape", is_so=False)
+    assert (await gateway.post("Hello", "tape")).status_code == 503
+
+
+async def test_a_single_model_of_the_fleet_is_reached_with_the_credentials_in_the_operators_folder(
+    fleet: FleetProcesses,
+) -> None:
+    """As in an editor or a terminal: `kind = "fleet"`, and no lease."""
+    await fleet.worker("w1")
+    settings = FleetConfig(url=fleet.url, credentials=fleet.state / "fleet", name="gateway-1")
+    models = Models(Config(models={"far": FleetModel(model="fake")}, fleet=settings))
+    try:
+        assert (await Chat(models.get("far"), fleet.folder).do(["say", "From afar."])).text == "From afar."
+    finally:
+        await models.close()
+    stranger = Models(
+        Config(models={"far": FleetModel(model="fake")}, fleet=replace(settings, name="stranger"))
+    )
+    try:
+        with pytest.raises(LanguageModelError, match="dragoman fleet credentials"):
+            await Chat(stranger.get("far"), fleet.folder).do(["say", "Never."])
+    finally:
+        await stranger.close()

@@ -36,6 +36,8 @@ def run(arguments: Namespace, context: CommandContext) -> int:
     if arguments.yes and action != "reset":
         raise UsageError("--yes is for reset: dragoman approvals reset --yes")
     start = None if arguments.since is None else since(arguments.since, datetime.now(UTC))
+    if action == "history":
+        context.say_if_fleet_stores("decisions")
     try:
         with Database.open(context.state_dir) as database:
             if action == "history":

@@ -111,6 +111,20 @@ class CommandContext:
             )
         return answer
 
+    def say_if_fleet_stores(self, what: str) -> None:
+        """On a node of a fleet, say that the state folder has not what a person may look for there."""
+        try:
+            urls = self.config().fleet.urls
+        except ConfigError:
+            # What is stored here can be read without it.
+            return
+        if urls:
+            say(
+                f"dragoman: the {what} of the fleet at {', '.join(urls)} are stored there: see them at the console of a "
+                "gateway. This is what this machine has stored itself.",
+                sys.stderr,
+            )
+
     def offered(self, config: Config) -> Config:
         """The configuration for a command that offers all models: those of the found file only with the user's yes."""
         if not config.untrusted:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from dragoman.cli.config_watch import follow
 from dragoman.cli.errors import DONE, INTERRUPTED, CommandError, UsageError
 from dragoman.cli.layout import say
 from dragoman.cli.run import CommandContext
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from dragoman.fleet.draining import DrainState
     from dragoman.fleet.lease import NodeLease
     from dragoman.frontends.worker.worker import OpenedModels, Worker
+    from dragoman.models import Models
 
 __all__ = ["run"]
 
@@ -48,10 +50,15 @@ def run(arguments: Namespace, context: CommandContext) -> int:
     async def work() -> bool:
         name = node_name(config.fleet, "worker", arguments.name)
         async with joined(config.fleet, name) as connection:
-            worker = await _worker(config, context, connection, name)
+            followed = _FollowedConfig(config)
+            worker = await _worker(followed, context, connection, name)
             where = ", ".join(config.fleet.urls)
             say(f"dragoman: {name} offers {', '.join(config.models)} to the fleet at {where}", sys.stderr)
-            return await _Signals(worker).run(connection, name)
+            following = asyncio.create_task(follow(context, lambda new: followed.adopt(new, worker)))
+            try:
+                return await _Signals(worker).run(connection, name)
+            finally:
+                following.cancel()
 
     try:
         return INTERRUPTED if run_interruptible(work, fast_loop) else DONE
@@ -65,8 +72,26 @@ def _own_models(config: Config) -> Config:
     return msgspec.structs.replace(config, models=own)
 
 
+class _FollowedConfig:
+    """The configuration in force: its new models are offered, and its rules count, without a restart."""
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+        # Those of the life that is under way.
+        self.models: Models | None = None
+        self._offering: set[asyncio.Task[None]] = set()
+
+    def adopt(self, config: Config, worker: Worker[NodeLease]) -> None:
+        self.config = _own_models(config)
+        if self.models is not None:
+            self.models.adopt(self.config)
+            task = asyncio.create_task(worker.offer())
+            self._offering.add(task)
+            task.add_done_callback(self._offering.discard)
+
+
 async def _worker(
-    config: Config, context: CommandContext, connection: FleetConnection, name: str
+    followed: _FollowedConfig, context: CommandContext, connection: FleetConnection, name: str
 ) -> Worker[NodeLease]:
     from dragoman.fleet.lease import NodeLease  # noqa: PLC0415 - as above
     from dragoman.fleet.servers import check_version  # noqa: PLC0415
@@ -78,12 +103,13 @@ async def _worker(
 
     check_version(connection)
     key = await signing_key(connection)
+    config = followed.config
     max_memory = config.serve.max_memory_bytes or _half_of_memory()
 
     async def opened(lease: NodeLease) -> OpenedModels:
         store = JetStreamJournals(connection, lease, shares_files=config.fleet.shared is not None)
-        models = Models(
-            config,
+        models = followed.models = Models(
+            followed.config,
             context.state_dir,
             max_memory=max_memory,
             redaction=context.redaction,

@@ -68,6 +68,15 @@ class Worker(Generic[_L]):
         if self.serving is not None:
             self.serving.is_draining = True
 
+    async def offer(self) -> None:
+        """Offer the models that are there now: the configuration has changed."""
+        if self.serving is not None:
+            try:
+                await self.serving.offer()
+            except FleetUnavailable as error:
+                # The next life offers them.
+                _log.warning("changed models are not offered yet: %s", error)
+
     async def run(self) -> None:
         """Serve until it is drained. Raises `NameTaken`, or `FleetUnavailable` if NATS cannot be used from the start."""
         has_lived = False
