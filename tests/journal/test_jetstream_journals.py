@@ -11,10 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import nats.errors
+import nats.js.errors
 import pytest
 from nats.js import JetStreamContext
 
 from dragoman.conversations.records import joinable_places
+from dragoman.fleet import stored
 from dragoman.fleet.connection import FleetConnection
 from dragoman.fleet.hints import index_keys
 from dragoman.fleet.lease import LeaseTimes, NodeLease
@@ -225,6 +227,8 @@ class _LostAnswers:
 
     def __init__(self, store: JetStreamJournals, monkeypatch: pytest.MonkeyPatch) -> None:
         self.plan: list[str] = []
+        # Whether a call waits for an election is another question.
+        monkeypatch.setattr(stored, "ELECTION_SECONDS", 0.0)
         js: JetStreamContext = store._connection.js
         real = js.publish
 
@@ -232,6 +236,8 @@ class _LostAnswers:
             fate = self.plan.pop(0) if self.plan and subject.startswith(("dg.j.", "dg.a.")) else "answered"
             if fate == "lost":
                 raise nats.errors.TimeoutError
+            if fate == "leaderless":
+                raise nats.js.errors.NoStreamResponseError
             answer = await real(subject, *args, **more)
             if fate == "unanswered":
                 raise nats.errors.TimeoutError
@@ -308,6 +314,33 @@ async def test_other_events_after_an_unknown_append_are_refused(
     with pytest.raises(JournalConflict):
         await store.append("one", 1, stamped(SessionChanged("another")))
     assert _sessions(await store.read("one")) == ["s"]
+
+
+@pytest.mark.parametrize("fates", [["leaderless", "leaderless"], ["unanswered", "unreadable", "unreadable"]])
+async def test_n1_what_a_request_needs_waits_for_an_election(
+    store: JetStreamJournals, monkeypatch: pytest.MonkeyPatch, fates: list[str]
+) -> None:
+    faults = _LostAnswers(store, monkeypatch)
+    monkeypatch.setattr(stored, "ELECTION_SECONDS", 60.0)
+    faults.plan = [*fates]
+    assert await store.append("one", 0, stamped(started()), holds=False) == 1
+    faults.plan = [*fates]
+    assert await store.claim("one", 1) == "ours"
+    faults.plan = ["unreadable", "unreadable"]
+    assert await store.place_of("one") == JournalPlace("w1", is_live=True, last_node="w1", epoch=2)
+    assert not faults.plan
+    assert [entry.sequence for entry in await store.read("one")] == [1]
+
+
+async def test_the_wait_for_an_election_has_an_end(
+    store: JetStreamJournals, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    faults = _LostAnswers(store, monkeypatch)
+    await store.append("one", 0, stamped(started()), holds=False)
+    faults.plan = ["leaderless"]
+    with pytest.raises(JournalStoreError, match="no leader"):
+        await store.claim("one", 1)
+    assert await store.claim("one", 1) == "ours"
 
 
 # Decisions.
