@@ -7,6 +7,7 @@ import signal
 import subprocess
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -537,3 +538,27 @@ async def _connected(connection: FleetConnection) -> None:
             return
         await asyncio.sleep(0.02)
     raise TimeoutError
+
+
+# What cannot be read.
+
+
+async def test_one_head_that_cannot_be_read_hides_no_other_journal(
+    store: JetStreamJournals, other: JetStreamJournals, caplog: pytest.LogCaptureFixture
+) -> None:
+    await store.append("one", 0, stamped(started(), asked("q")), holds=False)
+    await store._connection.js.publish("dg.j.bad", b"garbage")
+    await store._connection.js.publish("dg.s.~clock", b"garbage")
+    for _ in range(2):
+        assert [info.id for info in await other.journals("agent")] == ["one"]
+    assert caplog.text.count("dg.j.bad is left out") == 1
+    assert [id_ for id_, _ in await other.permissions(0.0)] == ["one"]
+    await other.consider(["bad", "one"])
+    found = await other.heads("m", None)
+    assert found is not None
+    assert found[1] == {"one": 2}
+    assert await other.place_of("bad") is None
+    now = datetime.now(UTC)
+    await Journals(other, keep=timedelta(days=30)).forget_unused()
+    assert await other.forget_unused(now + timedelta(days=3), timedelta(days=1)) == 1
+    assert not await other.journals("agent")

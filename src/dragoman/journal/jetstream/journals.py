@@ -376,8 +376,12 @@ class JetStreamJournals:
         return list(dict.fromkeys(subject.rpartition(".")[2] for subject in subjects))
 
     async def place_of(self, journal: str) -> JournalPlace | None:
-        """Which node has a journal. None: there is no such journal."""
-        return await self._patient(lambda: self._place_of(journal))
+        """Which node has a journal. None: there is no such journal, or it cannot be read."""
+        try:
+            return await self._patient(lambda: self._place_of(journal))
+        except UnreadableJournal as error:
+            _log.warning("%s has no place: %s", journal, error)
+            return None
 
     async def _place_of(self, journal: str) -> JournalPlace | None:
         known = await self._known.load(journal)
