@@ -562,3 +562,15 @@ async def test_one_head_that_cannot_be_read_hides_no_other_journal(
     await Journals(other, keep=timedelta(days=30)).forget_unused()
     assert await other.forget_unused(now + timedelta(days=3), timedelta(days=1)) == 1
     assert not await other.journals("agent")
+
+
+# Many.
+
+
+async def test_a_list_has_every_journal_however_large_they_are(store: JetStreamJournals) -> None:
+    """The server sends as much as fits into one answer."""
+    text = "word " * 180_000
+    ids = {f"c{number}" for number in range(100)}
+    for id_ in ids:
+        await store.append(id_, 0, stamped(started(), TextSaid(1, 0, len(text), text)), holds=False)
+    assert {info.id for info in await store.journals("agent")} == ids

@@ -198,9 +198,20 @@ async def last_of_each(
     connection: FleetConnection, stream: str, subjects: Sequence[str]
 ) -> list[StoredMessage]:
     """The last messages of these subjects, which may have wildcards; at most 1,024 in all."""
-    return (
-        await _direct(connection, stream, {"multi_last": list(subjects), "batch": _BATCH}) if subjects else []
-    )
+    found: dict[str, StoredMessage] = {}
+    sequence = 0
+    while subjects:
+        # They come in the order of the stream. What is replaced meanwhile comes again, later.
+        batch = await _direct(
+            connection,
+            stream,
+            {"multi_last": list(subjects), "seq": sequence + 1, "batch": _BATCH, "max_bytes": _BATCH_BYTES},
+        )
+        found |= {message.subject: message for message in batch}
+        if not batch or batch[-1].headers.get(_PENDING) == "0":
+            break
+        sequence = batch[-1].sequence
+    return list(found.values())
 
 
 async def heads_of_all(connection: FleetConnection, stream: str, subjects: str) -> list[StoredMessage]:
