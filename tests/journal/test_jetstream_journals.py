@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import signal
 import subprocess
 from collections.abc import AsyncIterator
@@ -25,8 +26,8 @@ from dragoman.fleet.streams import make_streams
 from dragoman.fleet.subjects import AUDIT, JOURNALS, SNAPSHOTS
 from dragoman.journal import snapshots
 from dragoman.journal.agent_events import PermissionDecided, SessionChanged, TextSaid
-from dragoman.journal.events import JournalEntry, UnreadableJournal
-from dragoman.journal.jetstream.head import JournalPlace
+from dragoman.journal.events import JournalEntry, UnreadableJournal, encode_events
+from dragoman.journal.jetstream.head import HEAD, JournalHead, JournalPlace, ListedInfo
 from dragoman.journal.jetstream.journals import JetStreamJournals
 from dragoman.journal.store import HeldElsewhere, JournalConflict, JournalStoreError
 from dragoman.journal.writer import Journals, JournalWriter
@@ -538,6 +539,42 @@ async def _connected(connection: FleetConnection) -> None:
             return
         await asyncio.sleep(0.02)
     raise TimeoutError
+
+
+async def test_no_message_in_the_audit_log_hides_a_decision(
+    store: JetStreamJournals, other: JetStreamJournals, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Every worker can append to it, and an agent has its worker's credentials."""
+    forged = PermissionDecided("q", is_allowed=False, by="person", where="vscode", seconds=1.0)
+    genuine = PermissionDecided("q", is_allowed=True, by="person", where="vscode", seconds=1.0)
+    copied: dict[str, Any] = {"journal": "one", "numbers": [3]}
+    content = json.loads(encode_events([(1_000.0, forged)]))
+    for garbage in (
+        b"garbage",
+        json.dumps({**copied, "message": 0, "events": content}).encode(),
+        json.dumps({**copied, "message": 1, "events": []}).encode(),
+        json.dumps({**copied, "message": 1, "events": "none"}).encode(),
+    ):
+        await store._connection.js.publish("dg.a.x", garbage)
+    first = json.dumps({**copied, "message": 1, "events": content}).encode()
+    await store._connection.js.publish("dg.a.one", first, headers={"Nats-Msg-Id": "one.3"})
+
+    await store.append("one", 0, stamped(started(), asked("q"), genuine), holds=False)
+    # A message of another journal that says it is one of this.
+    info = ListedInfo("one", "agent")
+    head = JournalHead(info, 3, 1, "w1", first=3, count=1)
+    await store._connection.js.publish(
+        "dg.j.evil", json.dumps(content).encode(), headers={HEAD: head.header()}
+    )
+    stolen = json.dumps({**copied, "message": 2, "events": content}).encode()
+    await store._connection.js.publish("dg.a.one", stolen)
+
+    for _ in range(2):
+        assert [entry.event for _, entry in await other.permissions(0.0)] == [asked("q"), genuine]
+    assert caplog.text.count("is no copy of a decision") == 4
+    assert await other.delete("one")
+    kept = [entry.event for _, entry in await other.permissions(0.0)]
+    assert kept[1:] == [forged, genuine], "nobody can tell them apart without the journal: both are shown"
 
 
 # What cannot be read.

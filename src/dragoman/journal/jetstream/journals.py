@@ -43,6 +43,7 @@ from dragoman.journal.jetstream.head import (
     JournalPlace,
     KnownHead,
     ListedInfo,
+    journal_subject,
     journal_token,
 )
 from dragoman.journal.jetstream.known import KnownHeads, new_attempt
@@ -326,20 +327,23 @@ class JetStreamJournals:
         with mapping_errors():
             heads = {known.head.info.id: known.head for known in await self._messages.all_heads()}
             copied = await self._audit.since(since)
-            found = {key: each.entry for key, each in copied.items()}
-            # With their content, where their journal is still there.
-            messages = await self._audit.messages(sorted({each.message for each in copied.values()}))
+            found: dict[tuple[str, int], list[JournalEntry]] = {}
+            for each in copied:
+                found.setdefault((each.journal, each.entry.sequence), []).append(each.entry)
+            # As the journals have them, with their content, where those are still there.
+            messages = await self._audit.messages(sorted({each.message for each in copied}))
             for id_, head in heads.items():
                 if head.unaudited:
                     messages += await self._messages.after(id_, 0)
             for message in messages:
                 for id_, entry in await self._decisions(message):
                     if entry.at >= since:
-                        found[id_, entry.sequence] = entry
+                        found[id_, entry.sequence] = [entry]
         ours = ("", self._lease.incarnation)
         entries = [
             (id_, entry)
-            for (id_, _), entry in found.items()
+            for (id_, _), same in found.items()
+            for entry in same
             if not is_elsewhere or (id_ in heads and heads[id_].incarnation not in ours)
         ]
         return sorted(entries, key=lambda each: (each[1].at, each[0], each[1].sequence))
@@ -350,6 +354,9 @@ class JetStreamJournals:
             entries = await self._messages.entries(message)
         except UnreadableJournal as error:
             _log.warning("a decision cannot be read: %s", error)
+            return []
+        if message.subject != journal_subject(id_):
+            # It is in the name of another journal.
             return []
         return [(id_, entry) for entry in entries if is_decision(entry.event)]
 
