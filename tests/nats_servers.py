@@ -1,4 +1,4 @@
-"""A real NATS server for tests: from the wheel, on a free port, with JetStream in a temporary folder."""
+"""Real NATS servers for tests: from the wheel, on free ports, with JetStream in a temporary folder."""
 
 import asyncio
 import socket
@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 PROGRAM = Path(sys.executable).parent / "nats-server"
@@ -48,3 +49,39 @@ async def nats_server(folder: Path, config: str = "") -> AsyncIterator[str]:
         finally:
             process.terminate()
             process.wait()
+
+
+@dataclass
+class ClusterServer:
+    name: str
+    url: str
+    process: subprocess.Popen[bytes]
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+
+@asynccontextmanager
+async def nats_cluster(folder: Path, size: int = 3) -> AsyncIterator[dict[str, ClusterServer]]:
+    """Run servers with JetStream as one cluster, and yield them by their names. They elect their leader after that."""
+    ports = {f"n{number}": (free_port(), free_port()) for number in range(size)}
+    routes = ", ".join(f'"nats://127.0.0.1:{route}"' for _, route in ports.values())
+    servers: dict[str, ClusterServer] = {}
+    try:
+        for name, (port, route) in ports.items():
+            file = folder / f"{name}.conf"
+            file.write_text(
+                f"server_name: {name}\nhost: 127.0.0.1\nport: {port}\n"
+                f'jetstream {{ store_dir: "{folder}/{name}" }}\n'
+                f"cluster {{ name: fleet, host: 127.0.0.1, port: {route}, routes: [{routes}] }}\n"
+            )
+            with (folder / f"{name}.log").open("wb") as log:
+                process = subprocess.Popen([PROGRAM, "-c", file], stdout=log, stderr=log)  # noqa: ASYNC220 - a start does not block
+            servers[name] = ClusterServer(name, f"nats://127.0.0.1:{port}", process)
+        for port, _ in ports.values():
+            await wait_for_port(port)
+        yield servers
+    finally:
+        for server in servers.values():
+            server.kill()

@@ -25,7 +25,7 @@ from dragoman.journal.event import JournalStarted
 from dragoman.journal.events import AnyEvent
 from dragoman.journal.sqlite.journals import SqliteJournals
 from dragoman.journal.store import JournalStoreError
-from dragoman.lm import Consumer, Request, RequestOptions, Response, user
+from dragoman.lm import Consumer, LanguageModelError, Request, RequestOptions, Response, user
 from dragoman.lm.cancellation import CancellationToken
 from dragoman.lm.request import STORE_OPTION
 from dragoman.store import Database
@@ -276,3 +276,31 @@ async def test_the_reason_of_a_fork_says_that_the_store_failed(
     [latest, _] = await store.journals("agent")
     [request] = _of([entry.event for entry in await store.read(latest.id)], RequestReceived)
     assert (request.kind, request.reason) == ("fork", "the history goes on, but it cannot be claimed now")
+
+
+@pytest.mark.parametrize("what", ["claim", "heads", "state"])
+async def test_n1_a_conversation_that_other_machines_may_have_is_never_forked(
+    bridge: Bridge, database: Database, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    store = bridge.store_in(database)
+    monkeypatch.setattr(type(store), "is_shared", True)
+    chat = bridge.chat()
+    await chat.do(["say", "a word"])
+    died, bridge.model = bridge.model, None
+    again = bridge.chat()
+    again.history = list(chat.history)
+
+    async def broken(*_arguments: object) -> str:
+        raise JournalStoreError("There is no leader.")
+
+    with monkeypatch.context() as fault:
+        fault.setattr(store, what, broken)
+        with pytest.raises(LanguageModelError, match="cannot be continued now") as caught:
+            await again.echo()
+    assert caught.value.kind == "unavailable"
+    assert len(await store.journals("agent")) == 1
+    again.history = list(chat.history)
+    await again.echo()
+    assert len(await store.journals("agent")) == 1, "it goes on when the store is back"
+    assert died is not None
+    await died.close()

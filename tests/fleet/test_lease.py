@@ -12,7 +12,15 @@ from hypothesis import given, strategies as st
 from nats.js.api import StreamConfig
 
 from dragoman.fleet.connection import FleetConnection, FleetUnavailable
-from dragoman.fleet.lease import LeaseTerm, LeaseTimes, NameTaken, NodeLease, boot_seconds, find_lease
+from dragoman.fleet.lease import (
+    LeaseTerm,
+    LeaseTimes,
+    NameTaken,
+    NodeLease,
+    boot_seconds,
+    find_lease,
+    live_incarnations,
+)
 from dragoman.fleet.streams import check_streams, make_streams, signing_key
 from dragoman.fleet.subjects import LEASES
 from nats_servers import nats_server
@@ -187,6 +195,22 @@ async def _expired(nats: FleetConnection, node: str) -> None:
 
 
 # The streams.
+
+
+async def test_all_nodes_are_seen_however_many_there_are(nats: FleetConnection) -> None:
+    """One answer of the server has some 1,000."""
+    names = {f"w{number}" for number in range(1_030)}
+    await asyncio.gather(*(nats.js.publish(f"dg.l.{name}", b'{"incarnation":"i"}') for name in names))
+    assert await live_incarnations(nats) == dict.fromkeys(names, "i")
+
+
+async def test_a_lease_that_cannot_be_read_hides_no_other_node(nats: FleetConnection) -> None:
+    async with NodeLease.held(nats, "w1", "worker") as lease:
+        await nats.js.publish("dg.l.thief", b"garbage")
+        assert await live_incarnations(nats) == {"w1": lease.incarnation}
+        # Nobody takes from it what it owns: perhaps it is of a newer Dragoman.
+        with pytest.raises(FleetUnavailable, match=r"dg\.l\.thief has no lease"):
+            await find_lease(nats, "thief")
 
 
 async def test_streams_can_be_made_again_and_are_missed_with_a_sentence(tmp_path: Path) -> None:

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import signal
 import subprocess
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import nats.errors
+import nats.js.errors
 import pytest
 from nats.js import JetStreamContext
 
 from dragoman.conversations.records import joinable_places
+from dragoman.fleet import stored
 from dragoman.fleet.connection import FleetConnection
 from dragoman.fleet.hints import index_keys
 from dragoman.fleet.lease import LeaseTimes, NodeLease
@@ -22,8 +26,8 @@ from dragoman.fleet.streams import make_streams
 from dragoman.fleet.subjects import AUDIT, JOURNALS, SNAPSHOTS
 from dragoman.journal import snapshots
 from dragoman.journal.agent_events import PermissionDecided, SessionChanged, TextSaid
-from dragoman.journal.events import JournalEntry, UnreadableJournal
-from dragoman.journal.jetstream.head import JournalPlace
+from dragoman.journal.events import JournalEntry, UnreadableJournal, encode_events
+from dragoman.journal.jetstream.head import HEAD, JournalHead, JournalPlace, ListedInfo
 from dragoman.journal.jetstream.journals import JetStreamJournals
 from dragoman.journal.store import HeldElsewhere, JournalConflict, JournalStoreError
 from dragoman.journal.writer import Journals, JournalWriter
@@ -225,6 +229,8 @@ class _LostAnswers:
 
     def __init__(self, store: JetStreamJournals, monkeypatch: pytest.MonkeyPatch) -> None:
         self.plan: list[str] = []
+        # Whether a call waits for an election is another question.
+        monkeypatch.setattr(stored, "ELECTION_SECONDS", 0.0)
         js: JetStreamContext = store._connection.js
         real = js.publish
 
@@ -232,6 +238,8 @@ class _LostAnswers:
             fate = self.plan.pop(0) if self.plan and subject.startswith(("dg.j.", "dg.a.")) else "answered"
             if fate == "lost":
                 raise nats.errors.TimeoutError
+            if fate == "leaderless":
+                raise nats.js.errors.NoStreamResponseError
             answer = await real(subject, *args, **more)
             if fate == "unanswered":
                 raise nats.errors.TimeoutError
@@ -308,6 +316,33 @@ async def test_other_events_after_an_unknown_append_are_refused(
     with pytest.raises(JournalConflict):
         await store.append("one", 1, stamped(SessionChanged("another")))
     assert _sessions(await store.read("one")) == ["s"]
+
+
+@pytest.mark.parametrize("fates", [["leaderless", "leaderless"], ["unanswered", "unreadable", "unreadable"]])
+async def test_n1_what_a_request_needs_waits_for_an_election(
+    store: JetStreamJournals, monkeypatch: pytest.MonkeyPatch, fates: list[str]
+) -> None:
+    faults = _LostAnswers(store, monkeypatch)
+    monkeypatch.setattr(stored, "ELECTION_SECONDS", 60.0)
+    faults.plan = [*fates]
+    assert await store.append("one", 0, stamped(started()), holds=False) == 1
+    faults.plan = [*fates]
+    assert await store.claim("one", 1) == "ours"
+    faults.plan = ["unreadable", "unreadable"]
+    assert await store.place_of("one") == JournalPlace("w1", is_live=True, last_node="w1", epoch=2)
+    assert not faults.plan
+    assert [entry.sequence for entry in await store.read("one")] == [1]
+
+
+async def test_the_wait_for_an_election_has_an_end(
+    store: JetStreamJournals, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    faults = _LostAnswers(store, monkeypatch)
+    await store.append("one", 0, stamped(started()), holds=False)
+    faults.plan = ["leaderless"]
+    with pytest.raises(JournalStoreError, match="no leader"):
+        await store.claim("one", 1)
+    assert await store.claim("one", 1) == "ours"
 
 
 # Decisions.
@@ -504,3 +539,75 @@ async def _connected(connection: FleetConnection) -> None:
             return
         await asyncio.sleep(0.02)
     raise TimeoutError
+
+
+async def test_no_message_in_the_audit_log_hides_a_decision(
+    store: JetStreamJournals, other: JetStreamJournals, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Every worker can append to it, and an agent has its worker's credentials."""
+    forged = PermissionDecided("q", is_allowed=False, by="person", where="vscode", seconds=1.0)
+    genuine = PermissionDecided("q", is_allowed=True, by="person", where="vscode", seconds=1.0)
+    copied: dict[str, Any] = {"journal": "one", "numbers": [3]}
+    content = json.loads(encode_events([(1_000.0, forged)]))
+    for garbage in (
+        b"garbage",
+        json.dumps({**copied, "message": 0, "events": content}).encode(),
+        json.dumps({**copied, "message": 1, "events": []}).encode(),
+        json.dumps({**copied, "message": 1, "events": "none"}).encode(),
+    ):
+        await store._connection.js.publish("dg.a.x", garbage)
+    first = json.dumps({**copied, "message": 1, "events": content}).encode()
+    await store._connection.js.publish("dg.a.one", first, headers={"Nats-Msg-Id": "one.3"})
+
+    await store.append("one", 0, stamped(started(), asked("q"), genuine), holds=False)
+    # A message of another journal that says it is one of this.
+    info = ListedInfo("one", "agent")
+    head = JournalHead(info, 3, 1, "w1", first=3, count=1)
+    await store._connection.js.publish(
+        "dg.j.evil", json.dumps(content).encode(), headers={HEAD: head.header()}
+    )
+    stolen = json.dumps({**copied, "message": 2, "events": content}).encode()
+    await store._connection.js.publish("dg.a.one", stolen)
+
+    for _ in range(2):
+        assert [entry.event for _, entry in await other.permissions(0.0)] == [asked("q"), genuine]
+    assert caplog.text.count("is no copy of a decision") == 4
+    assert await other.delete("one")
+    kept = [entry.event for _, entry in await other.permissions(0.0)]
+    assert kept[1:] == [forged, genuine], "nobody can tell them apart without the journal: both are shown"
+
+
+# What cannot be read.
+
+
+async def test_one_head_that_cannot_be_read_hides_no_other_journal(
+    store: JetStreamJournals, other: JetStreamJournals, caplog: pytest.LogCaptureFixture
+) -> None:
+    await store.append("one", 0, stamped(started(), asked("q")), holds=False)
+    await store._connection.js.publish("dg.j.bad", b"garbage")
+    await store._connection.js.publish("dg.s.~clock", b"garbage")
+    for _ in range(2):
+        assert [info.id for info in await other.journals("agent")] == ["one"]
+    assert caplog.text.count("dg.j.bad is left out") == 1
+    assert [id_ for id_, _ in await other.permissions(0.0)] == ["one"]
+    await other.consider(["bad", "one"])
+    found = await other.heads("m", None)
+    assert found is not None
+    assert found[1] == {"one": 2}
+    assert await other.place_of("bad") is None
+    now = datetime.now(UTC)
+    await Journals(other, keep=timedelta(days=30)).forget_unused()
+    assert await other.forget_unused(now + timedelta(days=3), timedelta(days=1)) == 1
+    assert not await other.journals("agent")
+
+
+# Many.
+
+
+async def test_a_list_has_every_journal_however_large_they_are(store: JetStreamJournals) -> None:
+    """The server sends as much as fits into one answer."""
+    text = "word " * 180_000
+    ids = {f"c{number}" for number in range(100)}
+    for id_ in ids:
+        await store.append(id_, 0, stamped(started(), TextSaid(1, 0, len(text), text)), holds=False)
+    assert {info.id for info in await store.journals("agent")} == ids

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 import msgspec
 
 from dragoman.fleet.connection import FleetConnection, FleetUnavailable, NoAnswer
-from dragoman.fleet.stored import ANSWER_SECONDS, StoredMessage, WrongSequence, last_of_each, last_stored, put
+from dragoman.fleet.stored import ANSWER_SECONDS, StoredMessage, WrongSequence, heads_of_all, last_stored, put
 from dragoman.fleet.subjects import LEASE_SUBJECTS, LEASES
 
 __all__ = [
@@ -306,8 +306,12 @@ async def find_lease(connection: FleetConnection, node: str) -> LeaseRecord | No
 async def live_incarnations(connection: FleetConnection) -> dict[str, str]:
     """The incarnation of each node that lives. A replica may answer: it is for people and choices, not for take-overs."""
     found: dict[str, str] = {}
-    for stored in await last_of_each(connection, LEASES, [f"{LEASE_SUBJECTS}.*"]):
-        record = _record(stored)
+    for stored in await heads_of_all(connection, LEASES, f"{LEASE_SUBJECTS}.*"):
+        try:
+            record = _record(stored)
+        except FleetUnavailable as error:
+            _log.info("a node is left out: %s", error)
+            continue
         if record is not None:
             found[stored.subject.rpartition(".")[2]] = record.incarnation
     return found

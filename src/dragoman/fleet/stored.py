@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import TypeVar
 
 import msgspec
 import nats.errors
@@ -21,6 +23,8 @@ from dragoman.fleet.connection import FleetConnection, FleetUnavailable, NoAnswe
 
 __all__ = [
     "ANSWER_SECONDS",
+    "ELECTION_SECONDS",
+    "Refused",
     "StoredMessage",
     "WrongSequence",
     "as_stored",
@@ -34,7 +38,10 @@ __all__ = [
     "stored_after",
     "stored_at",
     "stored_since",
+    "through_election",
 ]
+
+_T = TypeVar("_T")
 
 # The server's own sign that a message stands for one that is gone.
 _MARKER = "Nats-Marker-Reason"
@@ -43,6 +50,9 @@ _WRONG_SEQUENCE = 10071
 # The election of a stream's leader takes up to eight seconds, and nothing is answered meanwhile. A caller that gets no
 # answer reads back and tries again, so it does not wait for all of that.
 ANSWER_SECONDS = 3.0
+# So long a request of a person waits for a stream that has no leader.
+ELECTION_SECONDS = 12.0
+_AGAIN_SECONDS = 0.25
 # What one request reads at most. More is read by further requests.
 _BATCH = 1_000
 _BATCH_BYTES = 16 * 1024 * 1024
@@ -51,6 +61,29 @@ _PENDING = "Nats-Num-Pending"
 
 class WrongSequence(Exception):
     """Nothing was stored: the subject's last message is another one than the sender expects."""
+
+
+class Refused(FleetUnavailable):
+    """JetStream says no, and will say so again."""
+
+
+async def through_election(
+    work: Callable[[], Awaitable[_T]], goes_on: Callable[[], bool] = lambda: True
+) -> _T:
+    """Do what may be repeated, until the streams that it uses have leaders, for as long as an election takes.
+
+    `goes_on`: whether it is worth trying once more. Raises `FleetUnavailable` or `NoAnswer`: that of the last try.
+    """
+    limit = time.monotonic() + ELECTION_SECONDS
+    while True:
+        try:
+            return await work()
+        except Refused:
+            raise
+        except (FleetUnavailable, NoAnswer):
+            if time.monotonic() >= limit or not goes_on():
+                raise
+        await asyncio.sleep(_AGAIN_SECONDS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,9 +198,20 @@ async def last_of_each(
     connection: FleetConnection, stream: str, subjects: Sequence[str]
 ) -> list[StoredMessage]:
     """The last messages of these subjects, which may have wildcards; at most 1,024 in all."""
-    return (
-        await _direct(connection, stream, {"multi_last": list(subjects), "batch": _BATCH}) if subjects else []
-    )
+    found: dict[str, StoredMessage] = {}
+    sequence = 0
+    while subjects:
+        # They come in the order of the stream. What is replaced meanwhile comes again, later.
+        batch = await _direct(
+            connection,
+            stream,
+            {"multi_last": list(subjects), "seq": sequence + 1, "batch": _BATCH, "max_bytes": _BATCH_BYTES},
+        )
+        found |= {message.subject: message for message in batch}
+        if not batch or batch[-1].headers.get(_PENDING) == "0":
+            break
+        sequence = batch[-1].sequence
+    return list(found.values())
 
 
 async def heads_of_all(connection: FleetConnection, stream: str, subjects: str) -> list[StoredMessage]:
@@ -260,7 +304,7 @@ _NO_STREAM = 10059
 
 def _check_found(stream: str, error: nats.js.errors.APIError) -> None:
     if error.err_code == _NO_STREAM:
-        raise FleetUnavailable(f"NATS has no stream {stream}. Run `dragoman fleet init`.") from error
+        raise Refused(f"NATS has no stream {stream}. Run `dragoman fleet init`.") from error
 
 
 def as_stored(message: RawStreamMsg) -> StoredMessage:
@@ -279,7 +323,7 @@ def naming_errors(late: str) -> Iterator[None]:
             raise WrongSequence(error.description) from error
         if isinstance(error, nats.js.errors.ServiceUnavailableError):
             raise FleetUnavailable("JetStream has no leader now, or is not enabled.") from error
-        raise FleetUnavailable(f"JetStream refuses: {error.description}.") from error
+        raise Refused(f"JetStream refuses: {error.description}.") from error
     except nats.js.errors.NoStreamResponseError as error:
         raise FleetUnavailable(
             "No stream of NATS takes this now: it has no leader, or there is none (`dragoman fleet init`)."

@@ -87,6 +87,11 @@ def last_use(events: Sequence[StampedEvent]) -> float:
 class JournalStore(Protocol):
     """All calls raise `JournalStoreError` when the store cannot be used."""
 
+    @property
+    def is_shared(self) -> bool:
+        """Whether other machines use it. What cannot be claimed may go on at one of them, and is never forked."""
+        ...
+
     async def append(
         self, journal: str, expected: int, events: Sequence[StampedEvent], *, holds: bool = True
     ) -> int:

@@ -14,7 +14,7 @@ from datetime import UTC, datetime, timedelta
 
 from dragoman.cleaning import Cleaning
 from dragoman.journal.content import JournalContent, without_content
-from dragoman.journal.events import AnyEvent, StampedEvent, encode_events
+from dragoman.journal.events import AnyEvent, StampedEvent, UnreadableJournal, encode_events
 from dragoman.journal.masking import masked
 from dragoman.journal.store import JournalConflict, JournalStore, JournalStoreError
 from dragoman.logs import Redaction
@@ -59,7 +59,7 @@ class Journals:
         self._next_look = now + _LOOK_SECONDS
         try:
             await self._all.forget_unused(datetime.now(UTC), self._keep)
-        except JournalStoreError as error:
+        except (JournalStoreError, UnreadableJournal) as error:
             _log.warning("what was not used for long could not be deleted: %s", error)
 
 

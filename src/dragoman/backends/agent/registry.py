@@ -10,7 +10,8 @@ With a store, several processes may know the same conversation. The process in w
 until the turn ends. A request in another process waits a moment for the release, and then continues with a fork. Between
 two turns the conversation has no owner, and any process may continue it. The length of its journal shows that another
 process has continued it: then an agent here that lacks the change is stopped, and its session is resumed. While the store
-fails, no journal can be claimed: a conversation whose lease has ended is forked.
+fails, no journal can be claimed: a conversation whose lease has ended is forked. If other machines share the store, the
+request fails instead: the conversation may go on at one of them.
 
 Everything is bounded. Idle agents are parked when there are too many or they take too much memory: first those whose
 sessions can be taken up again and whose conversations have had one turn only, and the longest unused before others.
@@ -40,7 +41,7 @@ from dragoman.journal.events import UnreadableJournal
 from dragoman.journal.fold import ConversationState
 from dragoman.journal.store import RENEW_SECONDS, JournalStoreError
 from dragoman.journal.writer import Journals
-from dragoman.lm import Request
+from dragoman.lm import LanguageModelError, Request
 
 __all__ = ["ConversationRegistry", "Placed"]
 
@@ -133,6 +134,8 @@ class ConversationRegistry:
                     claim = await self._claim(id_)
                     if claim == "held" and waits:
                         return None
+                    if claim == "unavailable":
+                        self._check_forkable()
                     if claim in ("held", "unavailable"):
                         why = "another process has it" if claim == "held" else "it cannot be claimed now"
                         _log.info("conversation %s is forked: %s", id_, why)
@@ -229,7 +232,7 @@ class ConversationRegistry:
         """Load changed conversations one by one. What cannot be read is tried again the next time."""
         if self._store is None:
             return
-        with _logging_store_errors("stored conversations cannot be read"):
+        try:
             changed = await self._store.heads(self._model, self._seen)
             if changed is None:
                 return
@@ -245,6 +248,9 @@ class ConversationRegistry:
                     await self._fetch(id_, sequence)
                     yield
             self._seen = seen
+        except JournalStoreError as error:
+            _log.warning("stored conversations cannot be read: %s", error)
+            self._check_forkable()
 
     async def _bring(self, id_: str) -> None:
         """Load a conversation from the store. If that fails, it is unknown for now, and tried again later."""
@@ -254,6 +260,7 @@ class ConversationRegistry:
             _log.warning("conversation %s cannot be loaded now: %s", id_, error)
             self._sequences.pop(id_, None)
             self._seen = None
+            self._check_forkable()
 
     async def _fetch(self, id_: str, sequence: int) -> None:
         """Load a conversation from the store. Raises `JournalStoreError`. One that cannot be read is dropped."""
@@ -299,6 +306,15 @@ class ConversationRegistry:
                 self._let_go(id_)
                 await self._bring(id_)
         return "changed"
+
+    def _check_forkable(self) -> None:
+        if self._store is not None and self._store.is_shared:
+            raise LanguageModelError(
+                "unavailable",
+                "The conversation cannot be continued now: the fleet's store does not answer.",
+                hint="Try again in a moment. `dragoman fleet status` shows what is there.",
+                public="The conversation cannot be continued now. Try again in a moment.",
+            )
 
     def _forget(self, id_: str) -> None:
         """Drop a conversation that was deleted from the store."""

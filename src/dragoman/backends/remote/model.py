@@ -293,7 +293,8 @@ class RemoteModel:
     async def _lives(self, node: str) -> bool:
         try:
             return await find_lease(await self._fleet.connected(), node) is not None
-        except NoAnswer:
+        except (FleetUnavailable, NoAnswer):
+            # Perhaps the leases have no leader now.
             return True
 
     def _nobody(self, choice: WorkerChoice, unwilling: dict[str, LanguageModelError]) -> LanguageModelError:

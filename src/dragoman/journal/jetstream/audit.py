@@ -2,14 +2,18 @@
 
 A decision is written to its journal first, and then copied here. The journal's head says from which event on decisions may
 be missing here; whoever appends to the journal next, or claims or deletes it, copies them. A copy that is made twice is read
-once, by the number of its event.
+once. Copies have no id by which the server drops the second: every worker could store something under that id first. Every
+worker can also add what nobody decided, so a copy that differs from an earlier one of the same event is read as well, and one
+that cannot be read is left out.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
+from typing import Annotated
 
 import msgspec
 
@@ -22,6 +26,8 @@ from dragoman.journal.jetstream.head import journal_token
 
 __all__ = ["AuditLog", "AuditedDecision"]
 
+_log = logging.getLogger(__name__)
+
 # A node's clock may be ahead of the server's.
 _WRONG_CLOCK = timedelta(days=1)
 # Requests under way at a time.
@@ -33,7 +39,7 @@ class _Copied(msgspec.Struct, frozen=True):
 
     journal: str
     # The stream sequence number of the journal's message.
-    message: int
+    message: Annotated[int, msgspec.Meta(ge=1, le=2**63 - 1)]
     # Numbers of the events.
     numbers: tuple[int, ...]
     events: msgspec.Raw
@@ -50,6 +56,8 @@ class AuditLog:
 
     def __init__(self, connection: FleetConnection) -> None:
         self._connection = connection
+        # The stream sequence numbers of copies that were reported: the log is read often.
+        self._unreadable: set[int] = set()
 
     async def add(self, journal: str, message: int, entries: Sequence[JournalEntry]) -> None:
         """Copy the decisions among the entries of a journal's message. Raises `FleetUnavailable` or `NoAnswer`."""
@@ -69,28 +77,36 @@ class AuditLog:
                 self._connection,
                 f"{AUDIT_SUBJECTS}.{journal_token(journal)}",
                 msgspec.json.encode(copied),
-                headers={"Nats-Msg-Id": f"{journal_token(journal)}.{bare[-1][0]}"},
             )
 
-    async def since(self, since: float) -> dict[tuple[str, int], AuditedDecision]:
-        """By journal and number of the event. Raises `UnreadableJournal` if a copy is damaged."""
+    async def since(self, since: float) -> list[AuditedDecision]:
+        """Each decision once, in the order in which they were copied."""
         try:
             start = datetime.fromtimestamp(since, UTC) - _WRONG_CLOCK
         except (OverflowError, ValueError, OSError):
             start = datetime.fromtimestamp(0, UTC)
-        found: dict[tuple[str, int], AuditedDecision] = {}
+        found: dict[tuple[str, int, bytes], AuditedDecision] = {}
         for message in await stored_since(self._connection, AUDIT, f"{AUDIT_SUBJECTS}.*", start):
-            try:
-                copied = msgspec.json.decode(message.data, type=_Copied)
-            except msgspec.MsgspecError as error:
-                raise UnreadableJournal(f"message {message.sequence} of {AUDIT}: {error}") from error
-            for number, (at, event) in zip(copied.numbers, decode_events(bytes(copied.events)), strict=True):
-                if at >= since:
-                    entry = JournalEntry(number, at, event)
-                    found.setdefault(
-                        (copied.journal, number), AuditedDecision(copied.journal, copied.message, entry)
-                    )
-        return found
+            for each in self._decisions(message):
+                if each.entry.at >= since:
+                    content = encode_events([(each.entry.at, each.entry.event)])
+                    found.setdefault((each.journal, each.entry.sequence, content), each)
+        return list(found.values())
+
+    def _decisions(self, message: StoredMessage) -> list[AuditedDecision]:
+        try:
+            copied = msgspec.json.decode(message.data, type=_Copied)
+            events = list(zip(copied.numbers, decode_events(bytes(copied.events)), strict=True))
+        except (msgspec.MsgspecError, UnreadableJournal, ValueError) as error:
+            if message.sequence not in self._unreadable:
+                self._unreadable.add(message.sequence)
+                _log.warning("message %d of %s is no copy of a decision: %s", message.sequence, AUDIT, error)
+            return []
+        return [
+            AuditedDecision(copied.journal, copied.message, JournalEntry(number, at, event))
+            for number, (at, event) in events
+            if is_decision(event)
+        ]
 
     async def messages(self, sequences: Sequence[int]) -> list[StoredMessage]:
         """The journals' messages with these stream sequence numbers, as far as they are still there."""

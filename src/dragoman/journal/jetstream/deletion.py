@@ -137,6 +137,9 @@ class JournalDeletion:
         If more time has passed since the last look than anything is kept, this look only notes the time, and the next deletes.
         """
         stored = await last_stored(self._connection, SNAPSHOTS, _CLOCK)
-        seen = msgspec.json.decode(stored.data, type=float) if stored is not None and stored.data else 0.0
+        try:
+            seen = msgspec.json.decode(stored.data, type=float) if stored is not None and stored.data else 0.0
+        except msgspec.MsgspecError:
+            seen = 0.0
         await put(self._connection, _CLOCK, msgspec.json.encode(now))
         return 0 <= now - seen <= max(keep, _SHORTEST_JUMP)

@@ -4,6 +4,8 @@ Every message is written by compare-and-set with the journal's last one. So an a
 clocks say. A message without an acknowledgement may have been written: the head names the *attempt* that wrote it, and is
 read back. What remains unknown is remembered, and settled by the next call.
 
+While a stream has no leader, nothing can be written, and no owner is known. What a request needs waits for the election.
+
 This node owns what its incarnation has claimed, for as long as its lease lasts. A fenced node writes nothing.
 """
 
@@ -16,12 +18,13 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Seque
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import TypeVar
 
 from msgspec.structs import replace
 
 from dragoman.fleet.connection import FleetConnection, FleetUnavailable, NoAnswer, Received
 from dragoman.fleet.lease import NodeLease, live_incarnations
-from dragoman.fleet.stored import StoredMessage, first_stored, naming_errors
+from dragoman.fleet.stored import StoredMessage, first_stored, naming_errors, through_election
 from dragoman.fleet.subjects import INDEX, INDEX_SUBJECTS, JOURNALS, NEWS
 from dragoman.journal.content import is_decision
 from dragoman.journal.event import JournalKind, JournalStarted
@@ -40,6 +43,7 @@ from dragoman.journal.jetstream.head import (
     JournalPlace,
     KnownHead,
     ListedInfo,
+    journal_subject,
     journal_token,
 )
 from dragoman.journal.jetstream.known import KnownHeads, new_attempt
@@ -49,6 +53,8 @@ from dragoman.journal.store import Claim, HeldElsewhere, JournalConflict, Journa
 __all__ = ["JetStreamJournals"]
 
 _log = logging.getLogger(__name__)
+
+_T = TypeVar("_T")
 
 # How often a write is tried: others may write to the same journal in between, and answers may be missing.
 _MOST_TRIES = 4
@@ -78,6 +84,8 @@ class _Attempt:
 class JetStreamJournals:
     """The journals of a fleet, as one node uses them."""
 
+    is_shared = True
+
     def __init__(self, connection: FleetConnection, lease: NodeLease, *, shares_files: bool = False) -> None:
         """`shares_files`: whether agents of this node have the files of those of other nodes."""
         self._connection = connection
@@ -98,7 +106,8 @@ class JetStreamJournals:
         self, journal: str, expected: int, events: Sequence[StampedEvent], *, holds: bool = True
     ) -> int:
         entries = [JournalEntry(number, at, event) for number, (at, event) in enumerate(events, expected + 1)]
-        with mapping_errors():
+
+        async def appended() -> int:
             for _ in range(_MOST_TRIES):
                 known = await self._head_before(journal, expected, events)
                 # So many of them were written by an attempt that had no answer.
@@ -109,7 +118,16 @@ class JetStreamJournals:
                     return known.head.last
                 if await self._write(known, entries[done:], holds=holds):
                     return expected + len(events)
-        raise _never_settled(journal)
+            raise _never_settled(journal)
+
+        # The caller keeps what is not written: without a connection nobody waits.
+        return await self._patient(appended, lambda: self._connection.is_connected)
+
+    async def _patient(
+        self, work: Callable[[], Awaitable[_T]], goes_on: Callable[[], bool] = lambda: True
+    ) -> _T:
+        with mapping_errors():
+            return await through_election(work, goes_on)
 
     async def _head_before(self, journal: str, expected: int, events: Sequence[StampedEvent]) -> KnownHead:
         """The head that an append comes after. Raises `JournalConflict`."""
@@ -175,23 +193,25 @@ class JetStreamJournals:
             await self._folds.appended(known, entries)
 
     async def claim(self, journal: str, expected: int) -> Claim:
-        with mapping_errors():
-            for _ in range(_MOST_TRIES):
-                known = self._known.get(journal)
-                if known is None or not self._is_usable(known, expected):
-                    known = await self._known.load(journal)
-                if known is None or known.head.is_deleted:
-                    return "gone"
-                if await self._known.is_held_elsewhere(known.head):
-                    raise HeldElsewhere(known.head.node)
-                if known.head.last != expected:
-                    return "changed"
-                self._known.check_fence()
-                if self._known.is_ours(known.head):
-                    return "ours"
-                head = self._known.claimed(await self._known.audited(known), new_attempt())
-                if await self._known.replace(known, head):
-                    return "ours"
+        return await self._patient(lambda: self._claimed(journal, expected))
+
+    async def _claimed(self, journal: str, expected: int) -> Claim:
+        for _ in range(_MOST_TRIES):
+            known = self._known.get(journal)
+            if known is None or not self._is_usable(known, expected):
+                known = await self._known.load(journal)
+            if known is None or known.head.is_deleted:
+                return "gone"
+            if await self._known.is_held_elsewhere(known.head):
+                raise HeldElsewhere(known.head.node)
+            if known.head.last != expected:
+                return "changed"
+            self._known.check_fence()
+            if self._known.is_ours(known.head):
+                return "ours"
+            head = self._known.claimed(await self._known.audited(known), new_attempt())
+            if await self._known.replace(known, head):
+                return "ours"
         raise _never_settled(journal)
 
     async def release(self, journal: str) -> None:
@@ -272,8 +292,7 @@ class JetStreamJournals:
             await stop()
 
     async def state(self, journal: str) -> tuple[ConversationState, int] | None:
-        with mapping_errors():
-            return await self._folds.state(journal, self._known.sequence(journal))
+        return await self._patient(lambda: self._folds.state(journal, self._known.sequence(journal)))
 
     async def find(self, journal: str) -> JournalInfo | None:
         with mapping_errors():
@@ -308,20 +327,23 @@ class JetStreamJournals:
         with mapping_errors():
             heads = {known.head.info.id: known.head for known in await self._messages.all_heads()}
             copied = await self._audit.since(since)
-            found = {key: each.entry for key, each in copied.items()}
-            # With their content, where their journal is still there.
-            messages = await self._audit.messages(sorted({each.message for each in copied.values()}))
+            found: dict[tuple[str, int], list[JournalEntry]] = {}
+            for each in copied:
+                found.setdefault((each.journal, each.entry.sequence), []).append(each.entry)
+            # As the journals have them, with their content, where those are still there.
+            messages = await self._audit.messages(sorted({each.message for each in copied}))
             for id_, head in heads.items():
                 if head.unaudited:
                     messages += await self._messages.after(id_, 0)
             for message in messages:
                 for id_, entry in await self._decisions(message):
                     if entry.at >= since:
-                        found[id_, entry.sequence] = entry
+                        found[id_, entry.sequence] = [entry]
         ours = ("", self._lease.incarnation)
         entries = [
             (id_, entry)
-            for (id_, _), entry in found.items()
+            for (id_, _), same in found.items()
+            for entry in same
             if not is_elsewhere or (id_ in heads and heads[id_].incarnation not in ours)
         ]
         return sorted(entries, key=lambda each: (each[1].at, each[0], each[1].sequence))
@@ -333,6 +355,9 @@ class JetStreamJournals:
         except UnreadableJournal as error:
             _log.warning("a decision cannot be read: %s", error)
             return []
+        if message.subject != journal_subject(id_):
+            # It is in the name of another journal.
+            return []
         return [(id_, entry) for entry in entries if is_decision(entry.event)]
 
     # Placement.
@@ -340,8 +365,7 @@ class JetStreamJournals:
     async def consider(self, ids: Iterable[str]) -> None:
         """Load the heads of these conversations, so that `heads` has them."""
         wanted = list(dict.fromkeys(ids))
-        with mapping_errors():
-            found = await self._messages.heads(wanted)
+        found = await self._patient(lambda: self._messages.heads(wanted))
         for id_ in wanted:
             if id_ in found:
                 self._known.note(found[id_], is_news=True)
@@ -359,14 +383,20 @@ class JetStreamJournals:
         return list(dict.fromkeys(subject.rpartition(".")[2] for subject in subjects))
 
     async def place_of(self, journal: str) -> JournalPlace | None:
-        """Which node has a journal. None: there is no such journal."""
-        with mapping_errors():
-            known = await self._known.load(journal)
-            if known is None or known.head.is_deleted:
-                return None
-            head = known.head
-            owner = head.node if head.incarnation else ""
-            return JournalPlace(owner, await self._known.lives(head), head.node, head.epoch)
+        """Which node has a journal. None: there is no such journal, or it cannot be read."""
+        try:
+            return await self._patient(lambda: self._place_of(journal))
+        except UnreadableJournal as error:
+            _log.warning("%s has no place: %s", journal, error)
+            return None
+
+    async def _place_of(self, journal: str) -> JournalPlace | None:
+        known = await self._known.load(journal)
+        if known is None or known.head.is_deleted:
+            return None
+        head = known.head
+        owner = head.node if head.incarnation else ""
+        return JournalPlace(owner, await self._known.lives(head), head.node, head.epoch)
 
 
 def _digest(content: bytes) -> bytes:

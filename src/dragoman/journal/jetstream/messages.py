@@ -7,9 +7,10 @@ them. Only that one is compared and counts, so an append is whole or nothing.
 from __future__ import annotations
 
 import asyncio
+import logging
 import secrets
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 from msgspec.structs import replace
@@ -32,6 +33,8 @@ from dragoman.journal.jetstream.head import HEAD, JournalHead, KnownHead, journa
 from dragoman.journal.store import JournalStoreError
 
 __all__ = ["JournalMessages", "mapping_errors"]
+
+_log = logging.getLogger(__name__)
 
 _ID = "Nats-Msg-Id"
 # Beside the head: names of headers, the sequence number that is expected, an id.
@@ -58,6 +61,8 @@ class JournalMessages:
     def __init__(self, connection: FleetConnection, check: Callable[[], None]) -> None:
         self._connection = connection
         self._check = check
+        # The stream sequence numbers of messages that were reported: lists are read often.
+        self._unreadable: set[int] = set()
 
     async def head(self, journal: str) -> KnownHead | None:
         """As the leader has it. Raises `FleetUnavailable` or `NoAnswer`."""
@@ -65,20 +70,28 @@ class JournalMessages:
         return None if message is None else KnownHead.read(message)
 
     async def heads(self, journals: Sequence[str]) -> dict[str, KnownHead]:
-        """Those of the journals that exist, deleted ones included."""
+        """Those of the journals that exist and can be read, deleted ones included."""
         found: dict[str, KnownHead] = {}
         for start in range(0, len(journals), _HEADS_AT_ONCE):
             subjects = [journal_subject(each) for each in journals[start : start + _HEADS_AT_ONCE]]
-            for message in await last_of_each(self._connection, JOURNALS, subjects):
-                known = KnownHead.read(message)
+            for known in self._readable(await last_of_each(self._connection, JOURNALS, subjects)):
                 found[known.head.info.id] = known
         return found
 
     async def all_heads(self) -> list[KnownHead]:
-        """Those of all journals, without the deleted ones, but those that are being erased."""
+        """Those of all journals that can be read, without the deleted ones, but those that are being erased."""
         found = await heads_of_all(self._connection, JOURNALS, f"{JOURNAL_SUBJECTS}.*")
-        heads = (KnownHead.read(message) for message in found)
-        return [known for known in heads if known.head.life != "deleted"]
+        return [known for known in self._readable(found) if known.head.life != "deleted"]
+
+    def _readable(self, messages: Iterable[StoredMessage]) -> Iterator[KnownHead]:
+        """One journal that is damaged, or of a newer Dragoman, must not hide the others."""
+        for message in messages:
+            try:
+                yield KnownHead.read(message)
+            except UnreadableJournal as error:
+                if message.sequence not in self._unreadable:
+                    self._unreadable.add(message.sequence)
+                    _log.warning("%s is left out: %s", message.subject, error)
 
     async def after(self, journal: str, sequence: int, at_least: int = 0) -> list[StoredMessage]:
         """The messages after the one with this stream sequence number, up to `at_least` and perhaps more."""

@@ -86,6 +86,8 @@ _LATEST_FIRST = "ORDER BY h.used_at DESC, j.number DESC"
 class SqliteJournals:
     """The journals of one database. `owner` is the name of this process."""
 
+    is_shared = False
+
     def __init__(self, database: Database, owner: str | None = None) -> None:
         self._database = database
         self._owner = own_name() if owner is None else owner
