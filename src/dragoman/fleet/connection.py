@@ -291,16 +291,19 @@ class FleetConnection:
         subject: str,
         data: bytes,
         seconds: float,
-        is_enough: Callable[[list[bytes]], bool] = lambda _: False,
+        is_last: Callable[[bytes], bool] = lambda _: False,
     ) -> list[bytes]:
-        """All answers to a message that come in time, or until they are enough. None if nobody listens."""
+        """All answers to a message that come in time, up to the last. None if nobody listens.
+
+        `is_last` is called once with each answer.
+        """
         answers: list[bytes] = []
         done = asyncio.Event()
 
         def take(received: Received | None) -> None:
             if received is not None:
                 answers.append(received.data)
-            if received is None or is_enough(answers):
+            if received is None or is_last(received.data):
                 done.set()
 
         reply = self._await_answers(take)
