@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from dragoman.backends.remote.fleet import Fleet
 from dragoman.fleet.lease import LeaseTimes
 from dragoman.fleet.messages import ApprovedCall
 from dragoman.fleet.question_messages import LookUpCalls, ShownAsItem
@@ -100,6 +101,26 @@ async def test_n6_a_function_call_is_answered_with_its_nonce_at_any_gateway(
     result = {"type": "function_call_output", "call_id": item["call_id"], "output": output}
     history = [{"role": "user", "content": steps}, *asked["output"], result]
     after = (await (first if is_same else second).create(input=history, tools=[_EXECUTE])).response
+    assert "<p: the-allow_once>" in _said(after)
+
+
+async def test_n6_a_yes_whose_request_reached_no_worker_counts_when_it_is_sent_again(
+    first: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps, asked, item = await _asked(first, tools=[_EXECUTE])
+    nonce = json.loads(item["arguments"])["nonce"]
+    output = json.dumps({"decision": "allow", "nonce": nonce})
+    result = {"type": "function_call_output", "call_id": item["call_id"], "output": output}
+    history = [{"role": "user", "content": steps}, *asked["output"], result]
+
+    async def unreachable(*_: object) -> None:
+        return None
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Fleet, "open", unreachable)
+        with pytest.raises(AssertionError, match="No worker"):
+            await first.create(input=history, tools=[_EXECUTE])
+    after = (await first.create(input=history, tools=[_EXECUTE])).response
     assert "<p: the-allow_once>" in _said(after)
 
 

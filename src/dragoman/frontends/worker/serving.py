@@ -40,7 +40,14 @@ from dragoman.fleet.messages import (
     Resend,
     StreamEnd,
 )
-from dragoman.fleet.subjects import STATUS, bids_subject, parts_subject, requests_subject, streams_subject
+from dragoman.fleet.subjects import (
+    STATUS,
+    bids_subject,
+    is_node_name,
+    parts_subject,
+    requests_subject,
+    streams_subject,
+)
 from dragoman.frontends.worker.permission_service import PermissionService
 from dragoman.frontends.worker.stream import WorkerStream
 from dragoman.journal.store import HeldElsewhere
@@ -329,7 +336,7 @@ class ServingWorker:
             await self._model(message.model).respond(request, stream, stream.source.token)
         except LanguageModelError as error:
             held = error.__cause__
-            if isinstance(held, HeldElsewhere):
+            if isinstance(held, HeldElsewhere) and is_node_name(held.owner):
                 return StreamEnd(moved_to=held.owner)
             return StreamEnd(ErrorMessage.of(error))
         except Exception as error:
