@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -10,14 +11,33 @@ import pytest
 
 from dragoman.backends.remote import fleet as fleet_module
 from dragoman.backends.remote.fleet import Fleet
+from dragoman.backends.remote.stream import RemoteStream
+from dragoman.fleet import connection as connection_module
 from dragoman.fleet.connection import Received
-from dragoman.fleet.messages import BID_FORM, Bid
+from dragoman.fleet.messages import BATCH_FORM, BID_FORM, Batch, Bid, StreamEnd
 from dragoman.fleet.subjects import STATUS
+from dragoman.fleet.window import WINDOW_BYTES
 from dragoman.journal.jetstream.head import JournalPlace
 from dragoman.journal.jetstream.journals import JetStreamJournals
-from dragoman.lm import LanguageModelError
-from fleet.machines import DEADLINE_SECONDS, Machines, fake, machines, script, soon
+from dragoman.lm import CancellationSource, LanguageModelError, Part, Request, TextPart, user
+from fleet.machines import DEADLINE_SECONDS, Machines, fake, machines, script, soon, until
 from fleet.strange_worker import StrangeWorker
+
+
+class _Stuck:
+    """A consumer that takes one part, and no more for now."""
+
+    def __init__(self) -> None:
+        self.is_reached = asyncio.Event()
+        self.goes_on = asyncio.Event()
+        self.said = ""
+
+    def report(self, part: Part) -> None:
+        self.said += part.value if isinstance(part, TextPart) else ""
+        self.is_reached.set()
+
+    async def drain(self) -> None:
+        await self.goes_on.wait()
 
 
 @pytest.fixture
@@ -147,3 +167,72 @@ async def test_each_bid_is_read_once(room: Machines, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(fleet_module, "BID_FORM", Counted())
     assert len(await fleet.bids("strange", ())) == len(read) == 8
     await fleet.close()
+
+
+async def test_a_worker_that_sends_more_than_the_window_allows_fails_its_response(room: Machines) -> None:
+    def batches(stream: str) -> tuple[bytes, ...]:
+        part = TextPart("x" * (WINDOW_BYTES // 2))
+        return tuple(BATCH_FORM.encode(Batch(stream, number, (part,))) for number in range(1, 9))
+
+    await StrangeWorker(await room.connection("w1"), batches=batches).start()
+    gateway = await room.gateway()
+    stuck = _Stuck()
+    responding = asyncio.create_task(
+        gateway.get("strange").respond(Request((user("hi"),)), stuck, CancellationSource().token)
+    )
+    await soon(stuck.is_reached.wait())
+    fleet = gateway.get("strange")._model._fleet  # type: ignore[attr-defined]
+    [stream] = fleet._streams.values()
+    await soon(until(lambda: stream.has_failed))
+    assert stream.held_bytes == 0
+    stuck.goes_on.set()
+    await soon(responding)
+    assert "w1 sends more than it may" in stuck.said
+
+
+async def test_pieces_of_messages_that_never_end_take_bounded_memory(
+    room: Machines, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection_module, "_MOST_BYTES", 10_000)
+    receiver, sender = await room.connection("gate"), await room.connection("w1")
+    whole: asyncio.Queue[bytes] = asyncio.Queue()
+
+    async def take(received: Received) -> None:
+        whole.put_nowait(received.data)
+
+    for subject in ("dg.gate.one", "dg.gate.two"):
+        await receiver.subscribe(subject, take)
+    await receiver.flush()
+    for number in range(20):
+        for subject in ("dg.gate.one", "dg.gate.two"):
+            await sender.publish(subject, b"x" * 1_000, headers={"Dg-Pieces": f"{number} 0 2"})
+    for header in ("no pieces", "a b c", "7 1 2"):
+        await sender.publish("dg.gate.one", b"x", headers={"Dg-Pieces": header})
+    await sender.publish("dg.gate.one", b"end", headers={"Dg-Pieces": "19 1 2"})
+    await sender.publish("dg.gate.two", b"end", headers={"Dg-Pieces": "19 1 2"})
+    for _ in range(2):
+        assert await soon(whole.get()) == b"x" * 1_000 + b"end"
+    assert receiver.partial_bytes <= 10_000
+
+
+def test_a_stream_that_has_failed_takes_nothing_more() -> None:
+    stream = RemoteStream("s", "w1")
+    stream.fail(LanguageModelError("unavailable", "gone"))
+    assert not stream.take(Batch("s", 1, (TextPart("late"),)), 10)
+    assert not stream.take(Batch("s", 9), 10)
+    stream.fail(LanguageModelError("unavailable", "another"))
+    with pytest.raises(LanguageModelError, match="gone"):
+        asyncio.run(stream.next())
+
+
+async def test_a_batch_of_another_life_of_the_worker_is_not_shown(room: Machines) -> None:
+    def batches(stream: str) -> tuple[bytes, ...]:
+        earlier = Batch(stream, 1, (TextPart("earlier"),), incarnation="i0")
+        return (
+            BATCH_FORM.encode(earlier),
+            BATCH_FORM.encode(Batch(stream, 1, (TextPart("now"),), end=StreamEnd(), incarnation="i1")),
+        )
+
+    await StrangeWorker(await room.connection("w1"), batches=batches).start()
+    chat = room.chat(await room.gateway(), "strange")
+    assert (await soon(chat.say("hello"))).text == "now"

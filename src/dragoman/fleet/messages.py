@@ -190,6 +190,8 @@ class Batch(msgspec.Struct, frozen=True, array_like=True, gc=False):
     parts: tuple[Part, ...] = ()
     pending: tuple[PendingMessage, ...] = ()
     end: StreamEnd | None = None
+    # Of the worker that sends it. "": it does not say.
+    incarnation: str = ""
 
 
 class BatchStart(msgspec.Struct, frozen=True, array_like=True):

@@ -342,6 +342,7 @@ class Fleet:
         peer.validity.extend(sent_at, accepted.seconds_left)
         if peer.validity.seconds_left(self.clock()) <= 0:
             return None
+        stream.incarnation = accepted.incarnation
         self._streams[stream.id] = peer.streams[stream.id] = stream
         if peer.pinging is None or peer.pinging.done():
             peer.pinging = asyncio.create_task(self._ping(peer))

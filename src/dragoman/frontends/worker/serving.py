@@ -252,7 +252,7 @@ class ServingWorker:
         async def send(data: bytes) -> None:
             await self._publish(parts_subject(message.gateway.partition("/")[0]), data)
 
-        stream = WorkerStream(message, send, self.calls.pending)
+        stream = WorkerStream(message, send, self.calls.pending, self._lease.incarnation)
         self._streams[stream.id] = stream
         self.accepted += 1
         self._heard[stream.gateway] = self._clock()
