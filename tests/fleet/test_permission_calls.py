@@ -15,7 +15,7 @@ from dragoman.fleet.lease import LeaseTimes
 from dragoman.fleet.messages import ApprovedCall
 from dragoman.fleet.question_messages import LookUpCalls, ShownAsItem
 from dragoman.frontends.worker.permission_service import PermissionService
-from dragoman.lm import Message, Request, TextPart, ToolCallPart, ToolResultPart
+from dragoman.lm import LanguageModelError, Message, Request, TextPart, ToolCallPart, ToolResultPart
 from dragoman.permissions.action import PERMISSION_TOOLS, Action
 from dragoman.permissions.grants import Grants, PendingPermission
 from fake_agent.steps import prompt
@@ -105,23 +105,24 @@ async def test_n6_a_function_call_is_answered_with_its_nonce_at_any_gateway(
 
 
 async def test_n6_a_yes_whose_request_reached_no_worker_counts_when_it_is_sent_again(
-    first: Site, monkeypatch: pytest.MonkeyPatch
+    room: Machines, runner: RunningWorker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    steps, asked, item = await _asked(first, tools=[_EXECUTE])
-    nonce = json.loads(item["arguments"])["nonce"]
-    output = json.dumps({"decision": "allow", "nonce": nonce})
-    result = {"type": "function_call_output", "call_id": item["call_id"], "output": output}
-    history = [{"role": "user", "content": steps}, *asked["output"], result]
+    assert runner.models.infos()
+    gateway = await room.gateway()
+    chat = room.chat(gateway, "m")
+    [call] = (await chat.do(_RUN)).message().calls
+    token = gateway.permissions.grants.issue(call.input["nonce"], call.name)
+    answer = ToolResultPart(call.call_id, (TextPart(str(token)),))
 
     async def unreachable(*_: object) -> None:
         return None
 
     with monkeypatch.context() as patch:
         patch.setattr(Fleet, "open", unreachable)
-        with pytest.raises(AssertionError, match="No worker"):
-            await first.create(input=history, tools=[_EXECUTE])
-    after = (await first.create(input=history, tools=[_EXECUTE])).response
-    assert "<p: the-allow_once>" in _said(after)
+        with pytest.raises(LanguageModelError, match="No worker"):
+            await chat.begin(Message("user", (answer,))).end()
+        chat.history.pop()
+    assert "<p: the-allow_once>" in (await chat.give(answer)).text
 
 
 @pytest.mark.parametrize(

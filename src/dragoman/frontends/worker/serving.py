@@ -17,7 +17,6 @@ import msgspec
 
 from dragoman import __version__
 from dragoman.fleet.connection import FleetConnection, FleetUnavailable, Received
-from dragoman.fleet.hints import hints_of
 from dragoman.fleet.messages import (
     ACCEPTED_FORM,
     BID_FORM,
@@ -70,6 +69,7 @@ _STOP_SECONDS = 1.0
 # How old the measured memory of agents may be.
 _MEMORY_SECONDS = 5.0
 _RETRY_SECONDS = 5.0
+_SAME_VERSION = "Gateways and workers should have the same version of Dragoman."
 
 
 class Lease(Protocol):
@@ -220,7 +220,8 @@ class ServingWorker:
             refused = LanguageModelError(
                 "internal",
                 f"The worker {self._lease.node} cannot read the request: {error}.",
-                hint="Gateways and workers should have the same version of Dragoman.",
+                hint=_SAME_VERSION,
+                public=f"The machine for this model cannot read the request. {_SAME_VERSION}",
             )
             accepted = msgspec.structs.replace(accepted, error=ErrorMessage.of(refused))
         else:
@@ -237,16 +238,26 @@ class ServingWorker:
 
     def _refusal(self, message: RequestMessage) -> LanguageModelError | None:
         """Why this worker does not take a request now. What is under way here goes on, whatever else holds."""
-        named = message.hints if message.is_moved else hints_of(message.request, message.model).named
+        named = message.hints if message.is_moved else self._named(message)
         if self.is_draining and not self._holds(named, only_busy=True):
             return LanguageModelError(
-                "unavailable", f"The worker {self._lease.node} takes no new requests: it stops soon."
+                "unavailable",
+                f"The worker {self._lease.node} takes no new requests: it stops soon.",
+                public="The machine for this model takes no new requests: it stops soon.",
             )
         if self._is_full_for(message.model) and not self._holds(named, only_busy=False):
             return LanguageModelError(
-                "rate_limited", f"The worker {self._lease.node} is full.", retry_after=_RETRY_SECONDS
+                "rate_limited",
+                f"The worker {self._lease.node} is full.",
+                retry_after=_RETRY_SECONDS,
+                public="The machine for this model is busy.",
             )
         return None
+
+    def _named(self, message: RequestMessage) -> Iterable[str]:
+        """The conversations that a request names with ids of ours. Anybody can write others."""
+        model = self._models.conversing(message.model) if message.model in self._offered else None
+        return model.named(message.request) if model is not None else ()
 
     def _open(self, message: RequestMessage) -> None:
         async def send(data: bytes) -> None:
@@ -352,7 +363,11 @@ class ServingWorker:
 
     def _model(self, model_id: str) -> GuardedModel:
         if model_id not in self._offered:
-            raise LanguageModelError("not_found", f"The worker {self._lease.node} has no model {model_id!r}.")
+            raise LanguageModelError(
+                "not_found",
+                f"The worker {self._lease.node} has no model {model_id!r}.",
+                public=f"There is no model {model_id!r} any more.",
+            )
         return self._models.get(model_id)
 
     async def _tick(self) -> None:
