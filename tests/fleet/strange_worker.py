@@ -44,6 +44,7 @@ class StrangeWorker:
 
     connection: FleetConnection
     name: str = "w1"
+    gateway: str = "gate"
     # Each message for a stream that was confirmed, or is asked for again.
     batches: Callable[[str], tuple[bytes, ...]] = lambda _: ()
     bid: bytes | None = None
@@ -83,6 +84,6 @@ class StrangeWorker:
                 await self.connection.answer(received, PONG_FORM.encode(pong))
             case Receipt(stream=stream, number=0) | Resend(stream=stream):
                 for data in self.batches(stream):
-                    await self.connection.publish(parts_subject("gate"), data)
+                    await self.connection.publish(parts_subject(self.gateway), data)
             case _:
                 pass

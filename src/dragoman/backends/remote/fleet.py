@@ -19,7 +19,7 @@ from dragoman.backends.remote.permission_mirror import PermissionMirror
 from dragoman.backends.remote.stream import RemoteStream
 from dragoman.backends.remote.validity import Validity
 from dragoman.fleet.connection import FleetConnection, FleetUnavailable, NoAnswer, NobodyThere, Received
-from dragoman.fleet.joining import joined, node_name
+from dragoman.fleet.joining import joined, reader_name
 from dragoman.fleet.messages import (
     ACCEPTED_FORM,
     BATCH_FORM,
@@ -166,7 +166,7 @@ class Fleet:
 
         Raises `FleetUnavailable` if its credentials cannot be read.
         """
-        name = node_name(config, "gateway")
+        name = reader_name(config)
         return cls(lambda: joined(config, name), name)
 
     @classmethod
