@@ -10,11 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from dragoman.backends.remote.fleet import Fleet
 from dragoman.fleet.lease import LeaseTimes
 from dragoman.fleet.messages import ApprovedCall
 from dragoman.fleet.question_messages import LookUpCalls, ShownAsItem
 from dragoman.frontends.worker.permission_service import PermissionService
-from dragoman.lm import Message, Request, TextPart, ToolCallPart, ToolResultPart
+from dragoman.lm import LanguageModelError, Message, Request, TextPart, ToolCallPart, ToolResultPart
 from dragoman.permissions.action import PERMISSION_TOOLS, Action
 from dragoman.permissions.grants import Grants, PendingPermission
 from fake_agent.steps import prompt
@@ -101,6 +102,27 @@ async def test_n6_a_function_call_is_answered_with_its_nonce_at_any_gateway(
     history = [{"role": "user", "content": steps}, *asked["output"], result]
     after = (await (first if is_same else second).create(input=history, tools=[_EXECUTE])).response
     assert "<p: the-allow_once>" in _said(after)
+
+
+async def test_n6_a_yes_whose_request_reached_no_worker_counts_when_it_is_sent_again(
+    room: Machines, runner: RunningWorker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert runner.models.infos()
+    gateway = await room.gateway()
+    chat = room.chat(gateway, "m")
+    [call] = (await chat.do(_RUN)).message().calls
+    token = gateway.permissions.grants.issue(call.input["nonce"], call.name)
+    answer = ToolResultPart(call.call_id, (TextPart(str(token)),))
+
+    async def unreachable(*_: object) -> None:
+        return None
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Fleet, "open", unreachable)
+        with pytest.raises(LanguageModelError, match="No worker"):
+            await chat.begin(Message("user", (answer,))).end()
+        chat.history.pop()
+    assert "<p: the-allow_once>" in (await chat.give(answer)).text
 
 
 @pytest.mark.parametrize(

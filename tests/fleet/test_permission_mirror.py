@@ -51,6 +51,9 @@ def test_a_yes_is_sent_without_its_proof_and_once() -> None:
     sent, approved = mirror.outgoing(_answered(token))
     assert approved == (ApprovedCall(_CALL, "nonce"),)
     assert sent.messages[0].results[0].text == '{"decision": "allow"}'
+    # It may not have arrived: the same yes counts again.
+    assert mirror.outgoing(_answered(token)) == (sent, approved)
+    mirror.settle(sent)
     again = _answered(token)
     assert mirror.outgoing(again) == (again, ())
     assert len(grants) == 0
@@ -64,7 +67,8 @@ def test_what_proves_nothing_is_sent_as_it_is(*, is_error: bool) -> None:
     token = str(grants.issue("nonce", PERMISSION_TOOLS["execute"]))
     refused = _answered(token if is_error else "The user refused it.", is_error=is_error)
     assert mirror.outgoing(refused) == (refused, ())
-    # The first answer decides it, either way.
+    # The first answer that a worker has decides it, either way.
+    mirror.settle(refused)
     assert mirror.outgoing(_answered(token)) == (_answered(token), ())
 
 

@@ -53,6 +53,18 @@ async def test_a_request_that_a_worker_cannot_read_is_refused_with_a_reason(room
     error = ACCEPTED_FORM.decode(answer).error
     assert error is not None
     assert "same version" in error.error().sentence
+    assert error.public is not None
+    assert "w1" not in error.public
+
+
+async def test_a_model_that_a_worker_has_no_more_is_named_without_the_worker(room: Machines) -> None:
+    running = await room.worker("w1", story=script(room.folder, {"do": [{"say": "hi"}]}))
+    gateway = await room.gateway()
+    assert running.worker.serving is not None
+    running.worker.serving._offered = ()
+    with pytest.raises(LanguageModelError, match="w1 has no model") as failed:
+        await room.chat(gateway, "story").say("hello")
+    assert failed.value.public == "There is no model 'story' any more."
 
 
 async def test_an_index_that_cannot_be_read_costs_recognition_and_nothing_else(

@@ -22,6 +22,7 @@ from dragoman.lm import (
     Features,
     LanguageModelError,
     TextPart,
+    ToolResultPart,
     assistant,
     user,
 )
@@ -190,7 +191,7 @@ async def test_no_worker_is_unavailable_at_once(room: Machines) -> None:
 
 async def test_a_full_fleet_is_rate_limited_with_a_time_to_wait(room: Machines) -> None:
     folder = room.folder / "agent"
-    await room.worker("w1", WorkerLimits(max_agents=1), fake=fake(folder))
+    running = await room.worker("w1", WorkerLimits(max_agents=1), fake=fake(folder))
     gateway = await room.gateway()
     chat = room.chat(gateway, "fake")
     going = chat.begin(user(prompt(["say", "Busy."], ["gate", "on"], ["say", "Done."])))
@@ -199,6 +200,11 @@ async def test_a_full_fleet_is_rate_limited_with_a_time_to_wait(room: Machines) 
         await room.chat(gateway, "fake").say("me too")
     assert failed.value.kind == "rate_limited"
     assert failed.value.retry_after
+    # Nor does it help to name the conversation that is there with an id that nobody has signed.
+    [busy] = running.models.conversations()
+    forged = ToolResultPart(f"dg_{busy.id}_1_{'a' * 16}", (TextPart("x"),))
+    with pytest.raises(LanguageModelError, match="full"):
+        await room.chat(gateway, "fake").give(forged)
     open_gate(folder, "on")
     assert (await going.end()).text == "Busy.Done."
     assert (await room.chat(gateway, "fake").do(["say", "Free."])).text == "Free."

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import re
 import secrets
 import ssl
 from collections import OrderedDict
@@ -33,11 +34,14 @@ _log = logging.getLogger(__name__)
 
 _NODE_ROLES = ("worker", "gateway")
 _PIECES = "Dg-Pieces"
+# The id of the message, the number of the piece from 0, and how many there are.
+_DESCRIBED = re.compile(r"([0-9a-f]{1,32}) ([0-9]{1,9}) ([0-9]{1,9})")
 # The server adds it to what an operator asks, who is in another account.
 _REQUEST_INFO = "Nats-Request-Info"
 # For headers, beside the payload.
 _HEADER_BYTES = 512
 # A request may bring pictures and files; `[serve] max_body_megabytes` is 64 by default.
+# Of all messages of which some pieces have arrived.
 _MOST_BYTES = 256 * 1024 * 1024
 # Messages of which some pieces have arrived. A sender that dies leaves one behind.
 _MOST_PARTIAL = 64
@@ -77,28 +81,39 @@ class Received:
 
 @dataclass(slots=True)
 class _Joiner:
-    """Joins pieces to messages."""
+    """Joins pieces to messages. All listeners of a connection share its limits."""
 
-    _partial: OrderedDict[str, list[bytes]] = field(default_factory=OrderedDict)
+    # By the listener, and the id of the message; the oldest first.
+    _partial: OrderedDict[tuple[object, str], list[bytes]] = field(default_factory=OrderedDict)
+    # Of all pieces.
+    size: int = 0
 
-    def take(self, message: Msg) -> Received | None:
-        """The message, if it is whole now."""
+    def take(self, message: Msg, listener: object) -> Received | None:
+        """The message, if it is whole now. Two listeners may get the same pieces."""
         named = (message.headers or {}).get(_PIECES)
         if named is None:
             return Received(message.subject, message.data, message.reply, message.headers or {})
-        id_, index, count = named.split(" ")
-        pieces = self._partial.setdefault(id_, [])
-        if len(pieces) != int(index) or sum(map(len, pieces)) > _MOST_BYTES:
-            del self._partial[id_]
+        described = _DESCRIBED.fullmatch(named)
+        if described is None:
+            _log.warning("a message at %s came with a header that cannot be read", message.subject)
+            return None
+        key, index, count = (listener, described[1]), int(described[2]), int(described[3])
+        if len(self._partial.get(key, ())) != index:
+            self._drop(key)
             _log.warning("a message at %s came in part only", message.subject)
             return None
-        pieces.append(message.data)
-        while len(self._partial) > _MOST_PARTIAL:
-            self._partial.popitem(last=False)
-        if len(pieces) < int(count):
-            return None
-        self._partial.pop(id_, None)
-        return Received(message.subject, b"".join(pieces), message.reply)
+        self._partial.setdefault(key, []).append(message.data)
+        self.size += len(message.data)
+        whole = self._drop(key) if index + 1 >= count else None
+        while self.size > _MOST_BYTES or len(self._partial) > _MOST_PARTIAL:
+            _log.warning("pieces of messages take too much memory: the oldest are dropped")
+            self._drop(next(iter(self._partial)))
+        return None if whole is None else Received(message.subject, b"".join(whole), message.reply)
+
+    def _drop(self, key: tuple[object, str]) -> list[bytes]:
+        pieces = self._partial.pop(key, [])
+        self.size -= sum(map(len, pieces))
+        return pieces
 
 
 class FleetConnection:
@@ -114,6 +129,7 @@ class FleetConnection:
         self._inbox = client.new_inbox()
         self._answers: dict[str, Callable[[Received | None], None]] = {}
         self._subscriptions: list[Subscription] = []
+        self._joiner = _Joiner()
         # Called when the connection is up again: messages may have been lost.
         self.on_reconnect: list[Callable[[], None]] = []
 
@@ -205,6 +221,11 @@ class FleetConnection:
             raise _unavailable(error) from error
 
     @property
+    def partial_bytes(self) -> int:
+        """Of messages of which some pieces have arrived."""
+        return self._joiner.size
+
+    @property
     def max_payload(self) -> int:
         """In bytes: of one message, with its headers."""
         return self._client.max_payload
@@ -236,7 +257,7 @@ class FleetConnection:
         self, subject: str, handle: Callable[[Received], Awaitable[None]]
     ) -> Callable[[], Awaitable[None]]:
         """Call a function with each message, one after the other. Returns a function that ends that."""
-        joiner = _Joiner()
+        listener = object()
         # The server sends these itself, and nobody acts on what they say.
         is_news = subject.startswith(f"{NEWS}.")
 
@@ -244,7 +265,7 @@ class FleetConnection:
             if not is_news and _is_sent_by_jetstream(message):
                 _log.warning("a message at %s came out of a stream, and is ignored", message.subject)
                 return
-            whole = joiner.take(message)
+            whole = self._joiner.take(message, listener)
             if whole is None:
                 return
             try:
@@ -291,16 +312,19 @@ class FleetConnection:
         subject: str,
         data: bytes,
         seconds: float,
-        is_enough: Callable[[list[bytes]], bool] = lambda _: False,
+        is_last: Callable[[bytes], bool] = lambda _: False,
     ) -> list[bytes]:
-        """All answers to a message that come in time, or until they are enough. None if nobody listens."""
+        """All answers to a message that come in time, up to the last. None if nobody listens.
+
+        `is_last` is called once with each answer.
+        """
         answers: list[bytes] = []
         done = asyncio.Event()
 
         def take(received: Received | None) -> None:
             if received is not None:
                 answers.append(received.data)
-            if received is None or is_enough(answers):
+            if received is None or is_last(received.data):
                 done.set()
 
         reply = self._await_answers(take)
@@ -360,15 +384,13 @@ class FleetConnection:
         return reply
 
     async def _listen(self) -> None:
-        joiner = _Joiner()
-
         async def answered(message: Msg) -> None:
             take = self._answers.get(message.subject)
             if take is None:
                 return
             if (message.headers or {}).get("Status") == _NO_RESPONDERS:
                 take(None)
-            elif (whole := joiner.take(message)) is not None:
+            elif (whole := self._joiner.take(message, self._inbox)) is not None:
                 take(whole)
 
         await self._client.subscribe(f"{self._inbox}.*", cb=answered)

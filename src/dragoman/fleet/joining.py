@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import socket
 import ssl
@@ -14,7 +15,7 @@ from dragoman.fleet.nkeys import Credentials, CredentialsError
 from dragoman.fleet.settings import FleetSettings
 from dragoman.fleet.subjects import is_node_name
 
-__all__ = ["CREDENTIALS_SUFFIX", "joined", "node_name", "tls_context"]
+__all__ = ["CREDENTIALS_SUFFIX", "joined", "node_name", "reader_name", "tls_context"]
 
 CREDENTIALS_SUFFIX = ".creds"
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_-]+")
@@ -32,6 +33,26 @@ def node_name(fleet: FleetSettings, role: str, given: str | None = None) -> str:
         return _named_in(fleet.credentials)
     host = _NOT_IN_NAMES.sub("-", socket.gethostname())[:_LONGEST_HOST].strip("-_")
     return f"{host}-{role}" if host else role
+
+
+def reader_name(fleet: FleetSettings) -> str:
+    """The name of a process that has no lease, such as a chat: several may share one, also with a gateway.
+
+    So one without a name uses any gateway's credentials that are in the folder. Raises `FleetUnavailable`.
+    """
+    name, folder = node_name(fleet, "gateway"), fleet.credentials
+    if (
+        fleet.name
+        or folder is None
+        or not folder.is_dir()
+        or (folder / f"{name}{CREDENTIALS_SUFFIX}").exists()
+    ):
+        return name
+    for file in sorted(folder.glob(f"*{CREDENTIALS_SUFFIX}")):
+        with contextlib.suppress(OSError, UnicodeError, CredentialsError):
+            if (found := Credentials.read(file.read_text("utf-8"))).role == "gateway":
+                return found.name
+    return name
 
 
 @asynccontextmanager

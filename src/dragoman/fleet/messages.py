@@ -10,6 +10,7 @@ from typing import Generic, TypeVar
 
 import msgspec
 
+from dragoman.fleet.subjects import is_node_name
 from dragoman.lm import LanguageModelError, ModelInfo, Part, Request
 from dragoman.lm.errors import ErrorKind
 from dragoman.lm.offering import ModelOffer
@@ -20,6 +21,7 @@ from dragoman.permissions.decide import Ask
 __all__ = [
     "ACCEPTED_FORM",
     "BATCH_FORM",
+    "BATCH_START_FORM",
     "BID_FORM",
     "BID_REQUEST_FORM",
     "PONG_FORM",
@@ -29,6 +31,7 @@ __all__ = [
     "Accepted",
     "ApprovedCall",
     "Batch",
+    "BatchStart",
     "Bid",
     "BidRequest",
     "Cancel",
@@ -116,6 +119,9 @@ class Bid(msgspec.Struct, frozen=True):
     # Whether a hinted conversation is in this process.
     holds: bool = False
 
+    def __post_init__(self) -> None:
+        _check_name(self.node)
+
 
 # Streams.
 
@@ -171,6 +177,10 @@ class StreamEnd(msgspec.Struct, frozen=True, omit_defaults=True):
     # The node that owns the conversation: the request goes there. No part was reported then.
     moved_to: str | None = None
 
+    def __post_init__(self) -> None:
+        if self.moved_to is not None:
+            _check_name(self.moved_to)
+
 
 class Batch(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Parts of a response, in order. The first batch has the number 1."""
@@ -180,6 +190,15 @@ class Batch(msgspec.Struct, frozen=True, array_like=True, gc=False):
     parts: tuple[Part, ...] = ()
     pending: tuple[PendingMessage, ...] = ()
     end: StreamEnd | None = None
+    # Of the worker that sends it. "": it does not say.
+    incarnation: str = ""
+
+
+class BatchStart(msgspec.Struct, frozen=True, array_like=True):
+    """What can be read of a `Batch` of any version."""
+
+    stream: str
+    number: int
 
 
 class Receipt(msgspec.Struct, frozen=True, array_like=True, tag=True):
@@ -271,9 +290,19 @@ class NodeStatus(msgspec.Struct, frozen=True):
     host: str = ""
     pid: int = 0
 
+    def __post_init__(self) -> None:
+        _check_name(self.name)
+
+
+def _check_name(name: str) -> None:
+    """Nodes are addressed by the names in messages. A message with any other text cannot be read."""
+    if not is_node_name(name):
+        raise ValueError(f"{name!r} is no name of a node")
+
 
 BID_REQUEST_FORM, BID_FORM = Form(BidRequest), Form(Bid)
 REQUEST_FORM, ACCEPTED_FORM, BATCH_FORM = Form(RequestMessage), Form(Accepted), Form(Batch)
 # A union is a type to msgspec, and none to mypy.
 STREAM_FORM: Form[StreamMessage] = Form(StreamMessage)  # type: ignore[arg-type]
+BATCH_START_FORM = Form(BatchStart)
 PONG_FORM, STATUS_FORM = Form(Pong), Form(NodeStatus)

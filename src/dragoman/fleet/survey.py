@@ -108,10 +108,15 @@ async def survey(connection: FleetConnection) -> FleetSurvey:
     )
 
 
-def _all_of(role: str, leases: list[LeaseReport]) -> Callable[[list[bytes]], bool]:
-    """Whether every node of this role that has a lease has answered."""
-    expected = {lease.node for lease in leases if lease.role == role}
-    return lambda answers: expected <= {status.name for status in _statuses(answers)}
+def _all_of(role: str, leases: list[LeaseReport]) -> Callable[[bytes], bool]:
+    """Whether every node of this role that has a lease has answered, with this answer."""
+    missing = {lease.node for lease in leases if lease.role == role}
+
+    def is_last(answer: bytes) -> bool:
+        missing.difference_update(status.name for status in _statuses([answer]))
+        return not missing
+
+    return is_last
 
 
 def _statuses(answers: Iterable[bytes]) -> list[NodeStatus]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
 
-from dragoman.lm import DataPart, LanguageModel, ModelInfo
+from dragoman.lm import DataPart, LanguageModel, ModelInfo, Request
 from dragoman.lm.client_services import ClientRegistry
 from dragoman.lm.offering import OfferingModel
 
@@ -91,6 +91,10 @@ class Conversing(Protocol):
 
     def marker(self, conversation: str, turn: int, response: int) -> DataPart:
         """The marker by which a request goes on after this response."""
+        ...
+
+    def named(self, request: Request) -> set[str]:
+        """The conversations that a request names with ids that this model has signed."""
         ...
 
 

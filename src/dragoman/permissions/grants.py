@@ -121,9 +121,15 @@ class Grants:
         held = self._by_call.get(call_id)
         if held is None or held.is_decided:
             return False
+        is_granted = self.proves(call_id, text)
         held.is_decided = True
         del self._by_nonce[held.nonce]
-        if held.token is None:
+        return is_granted
+
+    def proves(self, call_id: str, text: str) -> bool:
+        """Whether this result would grant that call. It decides nothing."""
+        held = self._by_call.get(call_id)
+        if held is None or held.is_decided or held.token is None:
             return False
         # Hooks may put text around a result; the token is a separate word in it.
         token = held.token.encode()

@@ -23,8 +23,9 @@ from dragoman.backends.agent.session.looking import introduced, look_at
 from dragoman.backends.agent.side_requests import SideRequest
 from dragoman.backends.agent.toolserver import ToolServer
 from dragoman.clock import Clock, DeadlinePassed, SystemClock, within
+from dragoman.conversations.history import normalise
 from dragoman.conversations.identify import Identified, Knowledge
-from dragoman.conversations.ids import KEY_BYTES, IdSigner, MarkerName
+from dragoman.conversations.ids import KEY_BYTES, CallName, IdSigner, MarkerName
 from dragoman.conversations.records import Scope
 from dragoman.journal.store import HeldElsewhere
 from dragoman.journal.writer import Journals
@@ -37,6 +38,8 @@ from dragoman.lm import (
     ModelInfo,
     Request,
     Sink,
+    ToolCallPart,
+    ToolResultPart,
     estimate_tokens,
     until_cancelled,
 )
@@ -132,6 +135,19 @@ class AgentModel:
 
     def marker(self, conversation: str, turn: int, response: int) -> DataPart:
         return self._tokens.marker(self._info.id, MarkerName(conversation, turn, response))
+
+    def named(self, request: Request) -> set[str]:
+        """The conversations that a request names with ids of ours."""
+        found: set[str] = set()
+        for _, part in normalise(request.messages).named:
+            name: MarkerName | CallName | None = None
+            if isinstance(part, DataPart):
+                name = self._tokens.read_marker(part)
+            elif isinstance(part, ToolCallPart | ToolResultPart):
+                name = self._tokens.read_call_id(part.call_id)
+            if name is not None:
+                found.add(name.conversation)
+        return found
 
     def count_tokens(self, text: str | Message) -> int:
         return estimate_tokens(text)

@@ -11,7 +11,7 @@ import logging
 import secrets
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import msgspec
 
@@ -19,10 +19,11 @@ from dragoman.backends.remote.permission_mirror import PermissionMirror
 from dragoman.backends.remote.stream import RemoteStream
 from dragoman.backends.remote.validity import Validity
 from dragoman.fleet.connection import FleetConnection, FleetUnavailable, NoAnswer, NobodyThere, Received
-from dragoman.fleet.joining import joined, node_name
+from dragoman.fleet.joining import joined, reader_name
 from dragoman.fleet.messages import (
     ACCEPTED_FORM,
     BATCH_FORM,
+    BATCH_START_FORM,
     BID_FORM,
     BID_REQUEST_FORM,
     PONG_FORM,
@@ -33,6 +34,7 @@ from dragoman.fleet.messages import (
     BidRequest,
     Cancel,
     Delivered,
+    Form,
     NodeStatus,
     OfferedModel,
     Ping,
@@ -44,6 +46,7 @@ from dragoman.fleet.settings import FleetSettings
 from dragoman.fleet.subjects import (
     STATUS,
     bids_subject,
+    is_node_name,
     parts_subject,
     requests_subject,
     streams_subject,
@@ -54,6 +57,8 @@ from dragoman.process.deadline import boot_seconds
 from dragoman.store.errors import JournalStoreError
 
 __all__ = ["Fleet", "HintStore", "KnownPlace", "Unwilling", "WorkerPeer", "died"]
+
+_T = TypeVar("_T")
 
 _log = logging.getLogger(__name__)
 
@@ -149,6 +154,8 @@ class Fleet:
         self._streams: dict[str, RemoteStream] = {}
         self._peers: dict[tuple[str, str], WorkerPeer] = {}
         self._nodes: dict[str, tuple[float, NodeStatus]] = {}
+        # Workers that did not answer when they were last asked for a bid.
+        self._silent: set[str] = set()
         self._refreshing: asyncio.Task[None] | None = None
         # Called when the models that workers offer have changed.
         self.on_change: list[Callable[[], None]] = []
@@ -159,7 +166,7 @@ class Fleet:
 
         Raises `FleetUnavailable` if its credentials cannot be read.
         """
-        name = node_name(config, "gateway")
+        name = reader_name(config)
         return cls(lambda: joined(config, name), name)
 
     @classmethod
@@ -200,7 +207,7 @@ class Fleet:
         except JournalStoreError as error:
             _log.warning("the owner of conversation %s is not known: %s", conversation, error)
             return None
-        return place.owner or None if place is not None and place.is_live else None
+        return place.owner if place is not None and place.is_live and is_node_name(place.owner) else None
 
     async def close(self) -> None:
         for peer in self._peers.values():
@@ -231,26 +238,28 @@ class Fleet:
         """Ask all workers what they offer."""
         connection = await self.connected()
         before = self.offered
-        known = {status.name for status in self.nodes}
+        known = len(self.nodes)
+        count = 0
 
-        def are_all(answers: list[bytes]) -> bool:
-            return bool(known) and len(answers) >= len(known) + 1
+        def is_last(_answer: bytes) -> bool:
+            nonlocal count
+            count += 1
+            # One more than are known: perhaps there are others.
+            return 0 < known < count
 
-        answers = await connection.collect(STATUS, b"", _STATUS_SECONDS, are_all)
+        answers = await connection.collect(STATUS, b"", _STATUS_SECONDS, is_last)
         now = self.clock()
         for answer in answers:
-            try:
-                status = STATUS_FORM.decode(answer)
-            except msgspec.MsgspecError as error:
-                _log.warning("a node's status cannot be read: %s", error)
-                continue
-            if status.role == "worker":
+            status = _read(STATUS_FORM, answer, "a node's status")
+            if status is not None and status.role == "worker":
                 self._nodes[status.name] = now, status
+                self._silent.discard(status.name)
         answered = {name for name, (heard, _) in self._nodes.items() if heard == now}
         for name in self._nodes.keys() - answered:
             # It drops out when it has been silent for a while: answers may be lost.
             if now - self._nodes[name][0] >= _FORGET_SECONDS:
                 del self._nodes[name]
+                self._silent.discard(name)
         if before != self.offered:
             for notify in self.on_change:
                 notify()
@@ -266,16 +275,28 @@ class Fleet:
     async def bids(self, model: str, hints: Iterable[str]) -> list[Bid]:
         """What workers with this model say to a request. Empty at once if there is none."""
         connection = await self.connected()
+        hinted = tuple(hints)
         known = {
             status.name for status in self.nodes for offered in status.models if offered.info.id == model
         }
 
-        def are_all(answers: list[bytes]) -> bool:
-            return bool(known) and {BID_FORM.decode(each).node for each in answers} >= known
+        # One that did not answer in time delays no other new conversation until it is heard again.
+        awaited = known if hinted else known - self._silent
+        missing = set(awaited)
+        bids: list[Bid] = []
 
-        asked = BID_REQUEST_FORM.encode(BidRequest(model, tuple(hints)))
-        answers = await connection.collect(bids_subject(model), asked, _BID_SECONDS, are_all)
-        return [BID_FORM.decode(each) for each in answers]
+        def is_last(answer: bytes) -> bool:
+            bid = _read(BID_FORM, answer, "a bid")
+            if bid is not None:
+                bids.append(bid)
+                self._silent.discard(bid.node)
+                missing.discard(bid.node)
+            return bool(awaited) and not missing
+
+        asked = BID_REQUEST_FORM.encode(BidRequest(model, hinted))
+        await connection.collect(bids_subject(model), asked, _BID_SECONDS, is_last)
+        self._silent |= missing
+        return bids
 
     @property
     def streams_with(self) -> dict[str, int]:
@@ -308,7 +329,9 @@ class Fleet:
                 continue
         else:
             return None
-        accepted = ACCEPTED_FORM.decode(answer)
+        accepted = _read(ACCEPTED_FORM, answer, f"the answer of {node} to a request")
+        if accepted is None:
+            return None
         if accepted.error is not None:
             error = accepted.error.error()
             raise Unwilling(error) if accepted.is_unwilling else error
@@ -319,6 +342,7 @@ class Fleet:
         peer.validity.extend(sent_at, accepted.seconds_left)
         if peer.validity.seconds_left(self.clock()) <= 0:
             return None
+        stream.incarnation = accepted.incarnation
         self._streams[stream.id] = peer.streams[stream.id] = stream
         if peer.pinging is None or peer.pinging.done():
             peer.pinging = asyncio.create_task(self._ping(peer))
@@ -352,11 +376,25 @@ class Fleet:
                 _log.debug("a message to %s was not sent: %s", node, error)
 
     async def _on_batch(self, received: Received) -> None:
-        batch = BATCH_FORM.decode(received.data)
+        try:
+            batch = BATCH_FORM.decode(received.data)
+        except msgspec.MsgspecError as error:
+            self._fail_unread(received.data, error)
+            return
         stream = self._streams.get(batch.stream)
         # Of a stream that is over, or of another process with this name.
         if stream is not None and stream.take(batch, len(received.data)):
             await self._say(stream.node, Resend(stream.id, stream.window.number))
+
+    def _fail_unread(self, data: bytes, error: msgspec.MsgspecError) -> None:
+        """A batch cannot be read. Sent again, it would be the same, so its stream fails."""
+        _log.warning("parts of a response cannot be read: %s", error)
+        try:
+            stream = self._streams.get(BATCH_START_FORM.decode(data).stream)
+        except msgspec.MsgspecError:
+            return
+        if stream is not None:
+            stream.fail(_unread(stream.node))
 
     # Pings.
 
@@ -411,6 +449,15 @@ class Fleet:
                 await self._say(peer.node, Resend(stream.id, stream.window.number))
 
 
+def _read(form: Form[_T], data: bytes, what: str) -> _T | None:
+    """A message. None if it cannot be read: what one node says wrong concerns no other."""
+    try:
+        return form.decode(data)
+    except msgspec.MsgspecError as error:
+        _log.warning("%s cannot be read: %s", what, error)
+        return None
+
+
 def died(node: str) -> LanguageModelError:
     """The error of a response whose worker is gone."""
     what = "no longer answers. What it did last may be lost."
@@ -418,6 +465,17 @@ def died(node: str) -> LanguageModelError:
     return LanguageModelError(
         "unavailable",
         f"The machine {node}, on which this conversation runs, {what}",
+        hint=hint,
+        public=f"The machine on which this conversation runs {what} {hint}",
+    )
+
+
+def _unread(node: str) -> LanguageModelError:
+    what = "has sent something that cannot be read here."
+    hint = "Gateways and workers should have the same version of Dragoman."
+    return LanguageModelError(
+        "internal",
+        f"The machine {node} {what}",
         hint=hint,
         public=f"The machine on which this conversation runs {what} {hint}",
     )

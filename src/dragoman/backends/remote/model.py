@@ -23,6 +23,7 @@ from dragoman.fleet.hints import hints_of
 from dragoman.fleet.lease import LEASE_SECONDS, find_lease
 from dragoman.fleet.messages import ApprovedCall, OfferedModel, RequestMessage, StreamEnd
 from dragoman.fleet.placement import Place, WorkerChoice, choose
+from dragoman.fleet.subjects import is_node_name
 from dragoman.lm import (
     CancellationError,
     CancellationToken,
@@ -204,7 +205,7 @@ class RemoteModel:
             peer, stream = await self._opened(message, owner)
             is_over = False
             try:
-                end = await self._take(peer, stream, sink)
+                end = await self._take(peer, stream, request, sink)
                 is_over = True
             finally:
                 # If the response was cancelled, the worker learns it now.
@@ -287,7 +288,9 @@ class RemoteModel:
         except JournalStoreError as error:
             raise _unreachable(str(error)) from error
         return [
-            Place(each.owner if each.is_live else "", each.last_node) for each in found if each is not None
+            Place(each.owner if each.is_live and is_node_name(each.owner) else "", each.last_node)
+            for each in found
+            if each is not None
         ]
 
     async def _lives(self, node: str) -> bool:
@@ -316,7 +319,7 @@ class RemoteModel:
             public="No machine for this model is there now. Try again later.",
         )
 
-    async def _take(self, peer: WorkerPeer, stream: RemoteStream, sink: Sink) -> StreamEnd:
+    async def _take(self, peer: WorkerPeer, stream: RemoteStream, request: Request, sink: Sink) -> StreamEnd:
         """Report what arrives, until the end."""
         while True:
             batch, size = await stream.next()
@@ -324,6 +327,8 @@ class RemoteModel:
                 # This process was suspended, or busy: others may have the conversation by now.
                 raise died(peer.node)
             if self._mirror is not None:
+                if batch.number == 1 and batch.end in (None, StreamEnd()):
+                    self._mirror.settle(request)
                 self._mirror.take(peer.node, batch.pending)
             for part in batch.parts:
                 self._note(part, peer.node)

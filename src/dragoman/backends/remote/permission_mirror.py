@@ -74,18 +74,16 @@ class PermissionMirror:
     def outgoing(self, request: Request) -> tuple[Request, tuple[ApprovedCall, ...]]:
         """A request as it is sent to a worker, and the calls that a person has approved in it.
 
-        Each copy is used once. If the request does not arrive, the next one looks the call up again.
+        The copies stay until `settle`: a request that reaches no worker decides nothing, and may be sent again.
         """
         approved: list[ApprovedCall] = []
 
         def sent(part: Part) -> Part:
             if not isinstance(part, ToolResultPart) or part.call_id not in self._copies:
                 return part
-            _, nonce = self._copies.pop(part.call_id)
-            is_granted = not part.is_error and self._grants.redeem(part.call_id, part.text)
-            self._grants.close(part.call_id)
-            if not is_granted:
+            if part.is_error or not self._grants.proves(part.call_id, part.text):
                 return part
+            _, nonce = self._copies[part.call_id]
             approved.append(ApprovedCall(part.call_id, nonce))
             return ToolResultPart(part.call_id, (TextPart(_ALLOWED),))
 
@@ -96,6 +94,13 @@ class PermissionMirror:
 
         messages = tuple(map(replaced, request.messages))
         return (msgspec.structs.replace(request, messages=messages) if approved else request), tuple(approved)
+
+    def settle(self, request: Request) -> None:
+        """A worker works on this request: what it answers is decided, and nothing more can be approved here."""
+        for message in request.messages:
+            for part in message.results:
+                if self._copies.pop(part.call_id, None) is not None:
+                    self._grants.close(part.call_id)
 
     async def recall(self, call_ids: Iterable[str]) -> None:
         """Open copies of those calls that wait at a worker, and that this gateway does not know.

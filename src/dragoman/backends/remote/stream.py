@@ -12,6 +12,9 @@ from dragoman.lm import LanguageModelError
 
 __all__ = ["RemoteStream", "TakenBatch"]
 
+# A worker sends no more than one window, and a batch. One that stops sends what it has, whether there is room or not.
+_MOST_WINDOWS = 2
+
 
 class TakenBatch(NamedTuple):
     batch: Batch
@@ -26,8 +29,11 @@ class RemoteStream:
         self.id = id_
         self.node = node
         self.window = ReceivingWindow()
-        # Bounded by the window: the worker sends no more.
+        # Of the worker that has accepted it; "" before that.
+        self.incarnation = ""
         self._batches: deque[TakenBatch] = deque()
+        # Of the batches that wait here.
+        self.held_bytes = 0
         self._error: LanguageModelError | None = None
         self._news = asyncio.Event()
 
@@ -35,18 +41,30 @@ class RemoteStream:
     def receipt(self) -> Receipt:
         return Receipt(self.id, self.window.number, self.window.consumed)
 
+    @property
+    def has_failed(self) -> bool:
+        return self._error is not None
+
     def take(self, batch: Batch, size: int) -> bool:
         """A batch has arrived. Returns whether those before it must be sent again."""
-        if self.window.takes(batch.number):
-            self._batches.append(TakenBatch(batch, size))
-            self._news.set()
+        if self._error is not None or (batch.incarnation and batch.incarnation != self.incarnation):
+            # Of another life of the worker, which may have been suspended.
             return False
-        return self.window.asks_again(batch.number)
+        if not self.window.takes(batch.number):
+            return self.window.asks_again(batch.number)
+        if self.held_bytes >= _MOST_WINDOWS * self.window.limit:
+            self.fail(_sends_too_much(self.node))
+            return False
+        self._batches.append(TakenBatch(batch, size))
+        self.held_bytes += size
+        self._news.set()
+        return False
 
     def fail(self, error: LanguageModelError) -> None:
-        """Nothing more is shown of it."""
-        self._error = error
+        """Nothing more is shown of it. The first error counts."""
+        self._error = self._error or error
         self._batches.clear()
+        self.held_bytes = 0
         self._news.set()
 
     async def next(self) -> TakenBatch:
@@ -56,4 +74,17 @@ class RemoteStream:
                 raise self._error
             self._news.clear()
             await self._news.wait()
-        return self._batches.popleft()
+        taken = self._batches.popleft()
+        self.held_bytes -= taken.size
+        return taken
+
+
+def _sends_too_much(node: str) -> LanguageModelError:
+    what = "sends more than it may, so its response ends here."
+    hint = "Gateways and workers should have the same version of Dragoman."
+    return LanguageModelError(
+        "internal",
+        f"The machine {node} {what}",
+        hint=hint,
+        public=f"The machine on which this conversation runs {what} {hint}",
+    )

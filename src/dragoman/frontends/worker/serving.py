@@ -17,7 +17,6 @@ import msgspec
 
 from dragoman import __version__
 from dragoman.fleet.connection import FleetConnection, FleetUnavailable, Received
-from dragoman.fleet.hints import hints_of
 from dragoman.fleet.messages import (
     ACCEPTED_FORM,
     BID_FORM,
@@ -40,7 +39,14 @@ from dragoman.fleet.messages import (
     Resend,
     StreamEnd,
 )
-from dragoman.fleet.subjects import STATUS, bids_subject, parts_subject, requests_subject, streams_subject
+from dragoman.fleet.subjects import (
+    STATUS,
+    bids_subject,
+    is_node_name,
+    parts_subject,
+    requests_subject,
+    streams_subject,
+)
 from dragoman.frontends.worker.permission_service import PermissionService
 from dragoman.frontends.worker.stream import WorkerStream
 from dragoman.journal.store import HeldElsewhere
@@ -63,6 +69,7 @@ _STOP_SECONDS = 1.0
 # How old the measured memory of agents may be.
 _MEMORY_SECONDS = 5.0
 _RETRY_SECONDS = 5.0
+_SAME_VERSION = "Gateways and workers should have the same version of Dragoman."
 
 
 class Lease(Protocol):
@@ -213,7 +220,8 @@ class ServingWorker:
             refused = LanguageModelError(
                 "internal",
                 f"The worker {self._lease.node} cannot read the request: {error}.",
-                hint="Gateways and workers should have the same version of Dragoman.",
+                hint=_SAME_VERSION,
+                public=f"The machine for this model cannot read the request. {_SAME_VERSION}",
             )
             accepted = msgspec.structs.replace(accepted, error=ErrorMessage.of(refused))
         else:
@@ -230,22 +238,32 @@ class ServingWorker:
 
     def _refusal(self, message: RequestMessage) -> LanguageModelError | None:
         """Why this worker does not take a request now. What is under way here goes on, whatever else holds."""
-        named = message.hints if message.is_moved else hints_of(message.request, message.model).named
+        named = message.hints if message.is_moved else self._named(message)
         if self.is_draining and not self._holds(named, only_busy=True):
             return LanguageModelError(
-                "unavailable", f"The worker {self._lease.node} takes no new requests: it stops soon."
+                "unavailable",
+                f"The worker {self._lease.node} takes no new requests: it stops soon.",
+                public="The machine for this model takes no new requests: it stops soon.",
             )
         if self._is_full_for(message.model) and not self._holds(named, only_busy=False):
             return LanguageModelError(
-                "rate_limited", f"The worker {self._lease.node} is full.", retry_after=_RETRY_SECONDS
+                "rate_limited",
+                f"The worker {self._lease.node} is full.",
+                retry_after=_RETRY_SECONDS,
+                public="The machine for this model is busy.",
             )
         return None
+
+    def _named(self, message: RequestMessage) -> Iterable[str]:
+        """The conversations that a request names with ids of ours. Anybody can write others."""
+        model = self._models.conversing(message.model) if message.model in self._offered else None
+        return model.named(message.request) if model is not None else ()
 
     def _open(self, message: RequestMessage) -> None:
         async def send(data: bytes) -> None:
             await self._publish(parts_subject(message.gateway.partition("/")[0]), data)
 
-        stream = WorkerStream(message, send, self.calls.pending)
+        stream = WorkerStream(message, send, self.calls.pending, self._lease.incarnation)
         self._streams[stream.id] = stream
         self.accepted += 1
         self._heard[stream.gateway] = self._clock()
@@ -329,7 +347,7 @@ class ServingWorker:
             await self._model(message.model).respond(request, stream, stream.source.token)
         except LanguageModelError as error:
             held = error.__cause__
-            if isinstance(held, HeldElsewhere):
+            if isinstance(held, HeldElsewhere) and is_node_name(held.owner):
                 return StreamEnd(moved_to=held.owner)
             return StreamEnd(ErrorMessage.of(error))
         except Exception as error:
@@ -345,7 +363,11 @@ class ServingWorker:
 
     def _model(self, model_id: str) -> GuardedModel:
         if model_id not in self._offered:
-            raise LanguageModelError("not_found", f"The worker {self._lease.node} has no model {model_id!r}.")
+            raise LanguageModelError(
+                "not_found",
+                f"The worker {self._lease.node} has no model {model_id!r}.",
+                public=f"There is no model {model_id!r} any more.",
+            )
         return self._models.get(model_id)
 
     async def _tick(self) -> None:

@@ -34,8 +34,9 @@ class WorkerStream:
         message: RequestMessage,
         send: Callable[[bytes], Awaitable[None]],
         pending_of: Callable[[Sequence[Part]], tuple[PendingMessage, ...]],
+        incarnation: str,
     ) -> None:
-        """`pending_of`: the permission requests behind the calls among some parts."""
+        """`pending_of`: the permission requests behind the calls among some parts. `incarnation`: the worker's."""
         self.id = message.stream
         self.gateway = message.gateway
         self.model = message.model
@@ -47,6 +48,9 @@ class WorkerStream:
         self.is_under_way = True
         self._send = send
         self._pending_of = pending_of
+        self._incarnation = incarnation
+        # Held while a batch is on its way out.
+        self._sending = asyncio.Lock()
         self._parts: deque[Part] = deque()
         self._queued = 0
         self._end: StreamEnd | None = None
@@ -111,7 +115,10 @@ class WorkerStream:
 
     async def send_end(self, end: StreamEnd) -> None:
         """Send what was reported and this end, whether the window has room or not: the worker stops."""
-        if not self._has_ended and not self._is_dropped:
+        async with self._sending:
+            if self._has_ended or self._is_dropped:
+                return
+            # It is not in the middle of a batch.
             self._pumping.cancel()
             self._end, self._has_ended = end, True
             while self._end is not None:
@@ -136,12 +143,13 @@ class WorkerStream:
             if pause > 0 and self._end is None and not self._is_batch_full:
                 await asyncio.sleep(pause)
             while (self._parts or self._end is not None) and self.window.has_room:
-                batch = self._next()
-                data = BATCH_FORM.encode(batch)
-                self.window.add(data)
-                self._has_ended = batch.end is not None
-                self._room.set()
-                await self._send(data)
+                async with self._sending:
+                    batch = self._next()
+                    data = BATCH_FORM.encode(batch)
+                    self.window.add(data)
+                    self._has_ended = batch.end is not None
+                    self._room.set()
+                    await self._send(data)
                 sent_at = loop.time()
                 if batch.end is not None:
                     return
@@ -163,6 +171,7 @@ class WorkerStream:
             tuple(parts),
             self._pending_of(parts),
             end,
+            self._incarnation,
         )
 
     def _check_done(self) -> None:
