@@ -14,6 +14,7 @@ from nats.js.errors import APIError
 from dragoman.fleet import subjects
 from dragoman.fleet.connection import FleetConnection, FleetUnavailable, NobodyThere, Received
 from dragoman.fleet.credentials import ROLES, FleetKeys, FleetRole, permissions
+from dragoman.fleet.draining import DRAIN_REQUEST_FORM, DrainRequest, DrainState, listen_for_drain
 from dragoman.fleet.streams import make_streams
 from nats_servers import nats_server
 
@@ -316,6 +317,48 @@ async def test_an_answer_that_jetstream_sends_for_a_worker_is_no_decision(fleet:
             await gateway.publish(subjects.decisions_subject("other"), b"from a gateway")
             await genuine.wait()
     assert heard == [b"from a gateway"]
+
+
+async def test_an_answer_of_jetstream_drains_no_worker_and_asks_for_no_questions(fleet: _Fleet) -> None:
+    """Acknowledgements and answers about streams have no headers. Who ignores the body would take them for a request."""
+    async with (
+        fleet.node("worker", "other") as victim,
+        fleet.raw("worker") as thief,
+        fleet.node("gateway", "gate") as gateway,
+        fleet.node("admin", "admin") as admin,
+    ):
+        begun: list[str] = []
+        asked: asyncio.Queue[bytes] = asyncio.Queue()
+
+        async def publish_all(received: Received) -> None:
+            await asked.put(received.data)
+
+        await listen_for_drain(victim, "other", lambda: begun.append("drain"), DrainState)
+        await victim.subscribe(subjects.ALL_QUESTIONS, publish_all)
+        await victim.flush()
+        api = f"{subjects.STORE_API}.STREAM"
+        for target in (subjects.drain_subject("other"), subjects.ALL_QUESTIONS):
+            for subject in (
+                "dg.s.evil",
+                f"{api}.INFO.{subjects.SNAPSHOTS}",
+                f"{api}.MSG.GET.{subjects.SNAPSHOTS}",
+            ):
+                await thief.client.publish(subject, b'{"last_by_subj": "dg.s.evil"}', reply=target)
+        # What is served in order is served by now, and what is not is by the second round.
+        for _ in range(2):
+            await thief.client.jetstream().publish("dg.s.last", b"{}")
+            await thief.client.request(f"{api}.INFO.{subjects.SNAPSHOTS}", timeout=10)
+        await gateway.publish(subjects.ALL_QUESTIONS, b"")
+        assert await asked.get() == b""
+        # Not even an operator drains it by another name, or without one.
+        for body in (b"", DRAIN_REQUEST_FORM.encode(DrainRequest("self"))):
+            await admin.publish(subjects.drain_subject("other"), body)
+        await admin.flush()
+        request = DRAIN_REQUEST_FORM.encode(DrainRequest("other"))
+        assert begun == []
+        await admin.request(subjects.drain_subject("other"), request, 10)
+        assert begun == ["drain"]
+        assert asked.empty()
 
 
 async def test_an_answer_of_jetstream_deletes_no_stream_and_forges_no_lease(fleet: _Fleet) -> None:
