@@ -15,7 +15,7 @@ from dragoman.fleet import subjects
 from dragoman.fleet.connection import FleetConnection, FleetUnavailable, NobodyThere, Received
 from dragoman.fleet.credentials import ROLES, FleetKeys, FleetRole, permissions
 from dragoman.fleet.draining import DRAIN_REQUEST_FORM, DrainRequest, DrainState, listen_for_drain
-from dragoman.fleet.streams import make_streams
+from dragoman.fleet.streams import check_streams, make_streams
 from nats_servers import nats_server
 
 _STREAMS = (
@@ -392,6 +392,27 @@ async def test_an_answer_of_jetstream_deletes_no_stream_and_forges_no_lease(flee
         after = {name: await admin.js.stream_info(name) for name in _STREAMS}
     changed = {name for name in _STREAMS if before[name].state.messages != after[name].state.messages}
     assert changed == {subjects.SNAPSHOTS}
+
+
+async def test_a_node_sees_at_its_start_whether_its_streams_are_there(fleet: _Fleet) -> None:
+    async with (
+        fleet.node("worker", "one") as worker,
+        fleet.node("gateway", "gate") as gateway,
+        fleet.node("admin", "admin") as admin,
+    ):
+        await check_streams(worker, "worker")
+        await check_streams(gateway, "gateway")
+        await admin.js.delete_stream(subjects.RESPONSES)
+        await check_streams(worker, "worker")
+        with pytest.raises(
+            FleetUnavailable, match=rf"no stream {subjects.RESPONSES}\. Run `dragoman fleet init`"
+        ):
+            await check_streams(gateway, "gateway")
+        await admin.js.delete_stream(subjects.INDEX)
+        with pytest.raises(
+            FleetUnavailable, match=rf"no stream {subjects.INDEX}\. Run `dragoman fleet init`"
+        ):
+            await check_streams(worker, "worker")
 
 
 async def test_credentials_of_another_fleet_are_refused(fleet: _Fleet) -> None:
