@@ -15,7 +15,11 @@ OperationState: TypeAlias = Literal["done", "busy", "absent"]
 
 
 class NodeSilent(Exception):
-    """A node does not answer. It may have got the message."""
+    """A node does not answer. It may have got the message, unless it `is_gone`: then nobody of that name listens."""
+
+    def __init__(self, why: str, *, is_gone: bool = False) -> None:
+        super().__init__(why)
+        self.is_gone = is_gone
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +40,8 @@ class OtherNodes(Protocol):
         """The name of the node that this process is."""
         ...
 
-    async def conversations(self, nodes: Iterable[str]) -> dict[str, NodeConversation]:
-        """The conversations that these nodes have in their processes, by their ids. A node that is silent has none."""
+    async def conversations(self, nodes: Iterable[str]) -> dict[tuple[str, str], NodeConversation]:
+        """The conversations that these nodes have in their processes, by node and id. A node that is silent has none."""
         ...
 
     async def operate(self, node: str, conversation: str, operation: Operation) -> OperationState:

@@ -129,6 +129,7 @@ class Machines:
         times: LeaseTimes = _USUAL,
         wrapped: Callable[[FleetConnection], FleetConnection] = lambda each: each,
         drain_seconds: float = DEADLINE_SECONDS,
+        shared: Path | None = None,
         **models: ModelConfig,
     ) -> RunningWorker:
         connection = wrapped(await self.connection(name))
@@ -136,7 +137,7 @@ class Machines:
         made: asyncio.Queue[Models] = asyncio.Queue()
 
         async def opened(lease: NodeLease) -> OpenedModels:
-            store = JetStreamJournals(connection, lease)
+            store = JetStreamJournals(connection, lease, shared=shared)
             each = Models(config, store=store, key=self.key)
             made.put_nowait(each)
             return OpenedModels(each, store)

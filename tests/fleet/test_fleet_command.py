@@ -1,5 +1,6 @@
 """`dragoman fleet` as an operator runs it: real processes, a real server."""
 
+import asyncio
 import json
 import os
 import re
@@ -14,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from dragoman.fleet.nkeys import Credentials
+from nats_servers import nats_server
 
 pytestmark = pytest.mark.long
 
@@ -145,6 +147,29 @@ def test_without_a_fleet_the_commands_say_what_to_do() -> None:
         assert done.returncode == 2
         assert "there is no fleet" in done.stderr
         assert "dragoman fleet up" in done.stderr
+
+
+async def test_a_node_says_at_its_start_that_the_streams_are_missing(tmp_path: Path) -> None:
+    config = tmp_path / "fleet.toml"
+    async with nats_server(tmp_path) as url:
+        config.write_text(f'[fleet]\nurl = "{url}"\n[models.m]\nkind = "script"\npath = "m.jsonl"\n')
+        (tmp_path / "m.jsonl").write_text('{"do": [{"say": "hi"}]}\n')
+        for command in ("worker", "serve"):
+            done = await asyncio.to_thread(_run, command, "--config", str(config))
+            assert done.returncode == 1, done.stderr
+            assert "NATS has no stream DRAGOMAN_" in done.stderr
+            assert "dragoman fleet init" in done.stderr
+
+
+def test_a_worker_without_its_shared_folder_does_not_start(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for name in ("missing", "file"):
+        config = tmp_path / "fleet.toml"
+        config.write_text(f'[fleet]\nurl = "nats://127.0.0.1:1"\nshared = "{tmp_path / name}"\n')
+        done = _run("worker", "--config", str(config))
+        assert done.returncode == 1, done.stderr
+        assert f"{tmp_path / name} is no folder here" in done.stderr
+        assert "mount it first" in done.stderr
 
 
 def test_without_the_extra_the_command_says_what_to_install() -> None:

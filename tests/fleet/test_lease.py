@@ -216,12 +216,12 @@ async def test_a_lease_that_cannot_be_read_hides_no_other_node(nats: FleetConnec
 async def test_streams_can_be_made_again_and_are_missed_with_a_sentence(tmp_path: Path) -> None:
     async with nats_server(tmp_path) as address, FleetConnection.open((address,), "test") as nats:
         with pytest.raises(FleetUnavailable, match="Run `dragoman fleet init`"):
-            await check_streams(nats)
+            await check_streams(nats, "gateway")
         with pytest.raises(FleetUnavailable, match="Run `dragoman fleet init`"):
             await find_lease(nats, "w1")
         await make_streams(nats, 1, None)
         await make_streams(nats, 1, None)
-        await check_streams(nats)
+        await check_streams(nats, "gateway")
 
 
 async def test_all_workers_get_the_same_signing_key(nats: FleetConnection) -> None:

@@ -72,6 +72,8 @@ class _FleetJournals(SqliteJournals):
     def __init__(self, database: Database) -> None:
         super().__init__(database)
         self.owners: dict[str, str] = {}
+        # Of journals that nobody holds.
+        self.last_nodes: dict[str, str] = {}
 
     async def find(self, journal: str) -> JournalInfo | None:
         found = await super().find(journal)
@@ -81,7 +83,8 @@ class _FleetJournals(SqliteJournals):
         return [self._owned(each) for each in await super().journals(*kinds)]
 
     def _owned(self, info: JournalInfo) -> JournalInfo:
-        return msgspec.structs.replace(info, owner=self.owners.get(info.id, info.owner))
+        owner = self.owners.get(info.id, info.owner)
+        return msgspec.structs.replace(info, owner=owner, last_node=owner or self.last_nodes.get(info.id, ""))
 
     async def delete(self, journal: str) -> bool:
         return journal not in self.owners and await super().delete(journal)
@@ -120,7 +123,7 @@ async def site(tmp_path: Path) -> AsyncIterator[_Site]:
         store = _FleetJournals(database)
 
         async def release(journal: str) -> None:
-            del store.owners[journal]
+            store.owners.pop(journal, None)
 
         async with (
             nats_server(tmp_path) as url,
@@ -183,6 +186,52 @@ async def test_a_conversation_is_deleted_from_a_gateway(site: _Site) -> None:
     assert await site.store.find("c1") is None
 
 
+async def test_an_idle_agent_of_a_worker_is_shown_parked_and_deleted_from_a_gateway(site: _Site) -> None:
+    """After a turn the worker releases the journal, and keeps the agent."""
+    await site.store.add("c1", "")
+    site.store.last_nodes["c1"] = "w1"
+    site.live[0].stage = "idle"
+    shown = await site.shown()
+    assert (shown["node"], shown["state"], shown["owner"]) == ("w1", "idle", None)
+    await site.console.park(session_of(), "c1")
+    assert site.live[0].done == ["parked"]
+    site.live[0].stage = "stored"
+    shown = await site.shown()
+    assert (shown["node"], shown["state"]) == (None, "stored")
+    site.live[0].stage = "answering"
+    with pytest.raises(ConsoleError) as busy:
+        await site.console.delete(session_of(), "c1")
+    assert busy.value.code == "busy"
+    assert await site.store.find("c1") is not None
+    site.live[0].stage = "idle"
+    await site.console.delete(session_of(), "c1")
+    assert site.live[0].done == ["parked", "forgotten"]
+    assert await site.store.find("c1") is None
+
+
+async def test_what_nobody_holds_is_deleted_also_when_its_last_node_is_gone_or_has_it_no_more(
+    site: _Site,
+) -> None:
+    for id_, node in (("left", "gone"), ("moved", "w1"), ("own", "g1")):
+        await site.store.add(id_, "")
+        site.store.last_nodes[id_] = node
+        shown = await site.shown(id_)
+        assert (shown["node"], shown["state"]) == (None, "stored")
+        await site.console.stop(session_of(), id_)
+        await site.console.delete(session_of(), id_)
+        assert await site.store.find(id_) is None
+    assert site.live[0].done == []
+
+
+async def test_a_conversation_is_shown_as_its_own_node_says(site: _Site) -> None:
+    """Another worker that claims to have it, or has an older agent of it, says nothing about it."""
+    await site.store.add("c1", "")
+    site.store.last_nodes["c1"] = "w2"
+    await site.store.add("c2", "w1")
+    shown = await site.shown("c1")
+    assert (shown["node"], shown["state"]) == (None, "stored")
+
+
 async def test_a_node_that_is_gone_is_said_to_be_silent(site: _Site) -> None:
     await site.store.add("c1", "gone")
     with pytest.raises(ConsoleError) as error:
@@ -197,7 +246,7 @@ async def test_what_a_node_does_not_have_is_absent_and_other_messages_are_not_an
     assert await site.nodes.operate("w1", "unknown", "park") == "absent"
     await site.worker.publish(operations_subject("w1"), b"\x81\xa5drain\xc3")
     assert await site.nodes.operate("w1", "unknown", "stop") == "absent"
-    assert set(await site.nodes.conversations(["w1", "gone", "a.b"])) == {"c1"}
+    assert set(await site.nodes.conversations(["w1", "gone", "a.b"])) == {("w1", "c1")}
 
 
 async def test_a_question_that_is_in_the_inbox_is_not_shown_a_second_time(site: _Site) -> None:

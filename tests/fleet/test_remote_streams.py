@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import random
 import subprocess
 import sys
@@ -375,6 +376,26 @@ async def test_a_conversation_without_markers_is_found_by_its_history(room: Mach
     await chat.echo()
     [conversation] = second.models.conversations()
     assert len(conversation.journal.record.replies) == 2  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("is_shared", [True, False])
+async def test_a_second_worker_resumes_the_session_of_an_agent_that_works_in_the_shared_folder(
+    room: Machines, *, is_shared: bool
+) -> None:
+    """The agent's own files are there as well: both workers have the same."""
+    shared = room.folder / "shared"
+    folder = shared / "project" if is_shared else room.folder / "project"
+    shared.mkdir()
+    agent = fake(folder, resume=True)
+    first = await room.worker("w1", shared=shared, fake=agent)
+    gateway = await room.gateway()
+    chat = room.chat(gateway, "fake", folder)
+    assert (await chat.do(["say", "First."])).text == "First."
+    await first.drained()
+    await room.worker("w2", shared=shared, fake=agent)
+    assert (await chat.do(["say", "Second."])).text == "Second."
+    sent = [json.loads(line)["method"] for line in (folder / "journal").read_text().splitlines()]
+    assert (sent.count("session/new"), sent.count("session/resume")) == ((1, 1) if is_shared else (2, 0))
 
 
 async def test_only_workers_with_the_labels_of_a_model_get_its_requests(room: Machines) -> None:

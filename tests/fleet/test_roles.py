@@ -14,7 +14,8 @@ from nats.js.errors import APIError
 from dragoman.fleet import subjects
 from dragoman.fleet.connection import FleetConnection, FleetUnavailable, NobodyThere, Received
 from dragoman.fleet.credentials import ROLES, FleetKeys, FleetRole, permissions
-from dragoman.fleet.streams import make_streams
+from dragoman.fleet.draining import DRAIN_REQUEST_FORM, DrainRequest, DrainState, listen_for_drain
+from dragoman.fleet.streams import check_streams, make_streams
 from nats_servers import nats_server
 
 _STREAMS = (
@@ -318,6 +319,48 @@ async def test_an_answer_that_jetstream_sends_for_a_worker_is_no_decision(fleet:
     assert heard == [b"from a gateway"]
 
 
+async def test_an_answer_of_jetstream_drains_no_worker_and_asks_for_no_questions(fleet: _Fleet) -> None:
+    """Acknowledgements and answers about streams have no headers. Who ignores the body would take them for a request."""
+    async with (
+        fleet.node("worker", "other") as victim,
+        fleet.raw("worker") as thief,
+        fleet.node("gateway", "gate") as gateway,
+        fleet.node("admin", "admin") as admin,
+    ):
+        begun: list[str] = []
+        asked: asyncio.Queue[bytes] = asyncio.Queue()
+
+        async def publish_all(received: Received) -> None:
+            await asked.put(received.data)
+
+        await listen_for_drain(victim, "other", lambda: begun.append("drain"), DrainState)
+        await victim.subscribe(subjects.ALL_QUESTIONS, publish_all)
+        await victim.flush()
+        api = f"{subjects.STORE_API}.STREAM"
+        for target in (subjects.drain_subject("other"), subjects.ALL_QUESTIONS):
+            for subject in (
+                "dg.s.evil",
+                f"{api}.INFO.{subjects.SNAPSHOTS}",
+                f"{api}.MSG.GET.{subjects.SNAPSHOTS}",
+            ):
+                await thief.client.publish(subject, b'{"last_by_subj": "dg.s.evil"}', reply=target)
+        # What is served in order is served by now, and what is not is by the second round.
+        for _ in range(2):
+            await thief.client.jetstream().publish("dg.s.last", b"{}")
+            await thief.client.request(f"{api}.INFO.{subjects.SNAPSHOTS}", timeout=10)
+        await gateway.publish(subjects.ALL_QUESTIONS, b"")
+        assert await asked.get() == b""
+        # Not even an operator drains it by another name, or without one.
+        for body in (b"", DRAIN_REQUEST_FORM.encode(DrainRequest("self"))):
+            await admin.publish(subjects.drain_subject("other"), body)
+        await admin.flush()
+        request = DRAIN_REQUEST_FORM.encode(DrainRequest("other"))
+        assert begun == []
+        await admin.request(subjects.drain_subject("other"), request, 10)
+        assert begun == ["drain"]
+        assert asked.empty()
+
+
 async def test_an_answer_of_jetstream_deletes_no_stream_and_forges_no_lease(fleet: _Fleet) -> None:
     """A worker stores what would be a request of an operator, and has JetStream send it where such requests go."""
     targets = [
@@ -349,6 +392,27 @@ async def test_an_answer_of_jetstream_deletes_no_stream_and_forges_no_lease(flee
         after = {name: await admin.js.stream_info(name) for name in _STREAMS}
     changed = {name for name in _STREAMS if before[name].state.messages != after[name].state.messages}
     assert changed == {subjects.SNAPSHOTS}
+
+
+async def test_a_node_sees_at_its_start_whether_its_streams_are_there(fleet: _Fleet) -> None:
+    async with (
+        fleet.node("worker", "one") as worker,
+        fleet.node("gateway", "gate") as gateway,
+        fleet.node("admin", "admin") as admin,
+    ):
+        await check_streams(worker, "worker")
+        await check_streams(gateway, "gateway")
+        await admin.js.delete_stream(subjects.RESPONSES)
+        await check_streams(worker, "worker")
+        with pytest.raises(
+            FleetUnavailable, match=rf"no stream {subjects.RESPONSES}\. Run `dragoman fleet init`"
+        ):
+            await check_streams(gateway, "gateway")
+        await admin.js.delete_stream(subjects.INDEX)
+        with pytest.raises(
+            FleetUnavailable, match=rf"no stream {subjects.INDEX}\. Run `dragoman fleet init`"
+        ):
+            await check_streams(worker, "worker")
 
 
 async def test_credentials_of_another_fleet_are_refused(fleet: _Fleet) -> None:

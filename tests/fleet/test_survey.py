@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from dragoman.fleet.connection import FleetConnection, Received
 from dragoman.fleet.lease import NodeLease
 from dragoman.fleet.messages import Form, NodeStatus
@@ -41,6 +43,28 @@ async def test_nodes_that_answer_and_one_that_has_only_its_lease(tmp_path: Path)
     journals = next(each for each in found.streams if each.name == JOURNALS)
     assert (journals.messages, journals.replicas, found.conversations) == (4, 1, 2)
     assert found.missing == ()
+
+
+async def test_leases_are_read_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    under_way = most = 0
+    real = FleetConnection.request
+
+    async def request(self: FleetConnection, subject: str, data: bytes, seconds: float) -> bytes:
+        nonlocal under_way, most
+        under_way += 1
+        most = max(most, under_way)
+        try:
+            return await real(self, subject, data, seconds)
+        finally:
+            under_way -= 1
+
+    async with nats_server(tmp_path) as url, FleetConnection.open((url,), "admin") as connection:
+        await make_streams(connection, 1, None)
+        for number in range(20):
+            await connection.js.publish(f"dg.l.n{number}", b'{"incarnation": "i", "role": "other"}')
+        monkeypatch.setattr(FleetConnection, "request", request)
+        found = await survey(connection)
+    assert len(found.nodes) == most == 20
 
 
 async def test_a_nats_without_streams(tmp_path: Path) -> None:

@@ -100,6 +100,10 @@ class Held:
         model = self._models.get(model_id)
         return self.cwd if isinstance(getattr(model, "_model", None), AgentModel) else None
 
+    def is_remote(self, model_id: str) -> bool:
+        self.get(model_id)
+        return False
+
     async def close(self) -> None:
         return
 

@@ -12,6 +12,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import nats.errors
 import nats.js.errors
 import pytest
@@ -23,7 +24,7 @@ from dragoman.fleet.connection import FleetConnection
 from dragoman.fleet.hints import index_keys
 from dragoman.fleet.lease import LeaseTimes, NodeLease
 from dragoman.fleet.streams import make_streams
-from dragoman.fleet.subjects import AUDIT, JOURNALS, SNAPSHOTS
+from dragoman.fleet.subjects import AUDIT, INDEX, JOURNALS, SNAPSHOTS
 from dragoman.journal import snapshots
 from dragoman.journal.agent_events import PermissionDecided, SessionChanged, TextSaid
 from dragoman.journal.events import JournalEntry, UnreadableJournal, encode_events
@@ -408,11 +409,38 @@ async def test_a_long_conversation_is_loaded_from_a_snapshot(
             await fifth.state("long")
 
 
-@pytest.mark.parametrize("shares_files", [True, False])
-async def test_a_session_of_another_node_counts_if_files_are_shared(
-    store: JetStreamJournals, url: str, *, shares_files: bool
+@pytest.mark.parametrize(
+    ("shared", "workspace", "counts"),
+    [
+        ("all", ["all/one"], True),
+        ("all", ["all"], True),
+        ("link", ["all/one"], True),
+        ("all", ["link/one", "all/two"], True),
+        # A link in the shared folder leads to a folder of one machine.
+        ("all", ["all/own"], False),
+        ("all", ["all/one", "other"], False),
+        ("all", ["all/../other"], False),
+        ("all", ["alliance"], False),
+        ("all", [], False),
+        (None, ["all/one"], False),
+    ],
+)
+async def test_a_session_of_another_node_counts_if_its_workspace_is_shared(
+    store: JetStreamJournals,
+    url: str,
+    tmp_path: Path,
+    shared: str | None,
+    workspace: list[str],
+    *,
+    counts: bool,
 ) -> None:
-    await store.append("one", 0, stamped(started(), *turn(1), SessionChanged("s")), holds=False)
+    for name in ("all/one", "all/two", "other", "alliance"):
+        (tmp_path / name).mkdir(parents=True)
+    (tmp_path / "link").symlink_to("all")
+    (tmp_path / "all" / "own").symlink_to(tmp_path / "other")
+    folders = tuple(str(tmp_path / each) for each in workspace)
+    begun = msgspec.structs.replace(started(), workspace=folders)
+    await store.append("one", 0, stamped(begun, *turn(1), SessionChanged("s")), holds=False)
     mine = await store.state("one")
     assert mine is not None
     assert mine[0].session == "s"
@@ -420,10 +448,10 @@ async def test_a_session_of_another_node_counts_if_files_are_shared(
         FleetConnection.open((url,), "w3") as connection,
         NodeLease.held(connection, "w3", "worker") as lease,
     ):
-        third = JetStreamJournals(connection, lease, shares_files=shares_files)
+        third = JetStreamJournals(connection, lease, shared=None if shared is None else tmp_path / shared)
         theirs = await third.state("one")
         assert theirs is not None
-        assert theirs[0].session == ("s" if shares_files else None)
+        assert theirs[0].session == ("s" if counts else None)
         assert await third.claim("one", 5) == "ours"
         await third.append("one", 5, stamped(SessionChanged("t")), holds=False)
         now = await third.state("one")
@@ -459,6 +487,30 @@ async def test_the_index_has_a_conversation_under_its_places(
     await store.release("one")
     await other.delete("one")
     assert await other.hinted(keys) == ["two"]
+
+
+async def test_the_index_entries_of_a_conversation_in_use_are_written_again(store: JetStreamJournals) -> None:
+    async def indexed() -> int:
+        await store._connection.flush()
+        return (await store._connection.js.stream_info(INDEX)).state.messages
+
+    now = 0.0
+    store._folds.clock = lambda: now
+    await store.append("one", 0, stamped(started(), *turn(1)))
+    first = await indexed()
+    assert first > 0
+    # They have expired.
+    await store._connection.js.purge_stream(INDEX)
+    await store.append("one", 4, stamped(*turn(2)))
+    added = await indexed()
+    await store._connection.js.purge_stream(INDEX)
+    now = 6 * 3600.0
+    await store.append("one", 7, stamped(*turn(3)))
+    found = await store.state("one")
+    assert found is not None
+    links = joinable_places(found[0].record)
+    keys = index_keys("m", "editor", "", consumer_id=None, links=links)
+    assert await indexed() == len(set(keys)) > added
 
 
 @pytest.mark.parametrize("id_", ["*", ">", "one.part", "a b", "x/y"])

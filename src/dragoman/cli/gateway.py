@@ -20,6 +20,7 @@ from dragoman.fleet.lease import NodeLease
 from dragoman.fleet.messages import STATUS_FORM, NodeStatus
 from dragoman.fleet.responses import JetStreamResponses
 from dragoman.fleet.servers import check_version
+from dragoman.fleet.streams import check_streams
 from dragoman.fleet.subjects import GATEWAY_STATUS
 from dragoman.frontends.http.service import HttpService
 from dragoman.journal.jetstream.append_news import heard_appends
@@ -47,6 +48,7 @@ class Gateway:
         node = node_name(config, "gateway", name)
         async with joined(config, node) as connection:
             check_version(connection)
+            await check_streams(connection, "gateway")
             # It has nothing to end at a fence: what a worker says is shown by the worker's lease, not by this one.
             async with NodeLease.held(connection, node, "gateway", lives_on=True) as lease:
                 journals = JetStreamJournals(connection, lease)

@@ -41,6 +41,11 @@ def run(arguments: Namespace, context: CommandContext) -> int:
         )
     if (sentence := missing_extra()) is not None:
         raise CommandError(sentence)
+    shared = config.fleet.shared
+    if shared is not None and not shared.is_dir():
+        raise CommandError(
+            f'"shared" in [fleet]: {shared} is no folder here. All workers must reach it: mount it first, or leave "shared" out.'
+        )
     config = _own_models(context.offered(config))
     # With them comes the client of NATS.
     from dragoman.fleet.connection import FleetUnavailable  # noqa: PLC0415
@@ -95,19 +100,20 @@ async def _worker(
 ) -> Worker[NodeLease]:
     from dragoman.fleet.lease import NodeLease  # noqa: PLC0415 - as above
     from dragoman.fleet.servers import check_version  # noqa: PLC0415
-    from dragoman.fleet.streams import signing_key  # noqa: PLC0415
+    from dragoman.fleet.streams import check_streams, signing_key  # noqa: PLC0415
     from dragoman.frontends.worker.serving import WorkerLimits  # noqa: PLC0415
     from dragoman.frontends.worker.worker import OpenedModels, Worker  # noqa: PLC0415
     from dragoman.journal.jetstream.journals import JetStreamJournals  # noqa: PLC0415
     from dragoman.models import Models  # noqa: PLC0415
 
     check_version(connection)
+    await check_streams(connection, "worker")
     key = await signing_key(connection)
     config = followed.config
     max_memory = config.serve.max_memory_bytes or _half_of_memory()
 
     async def opened(lease: NodeLease) -> OpenedModels:
-        store = JetStreamJournals(connection, lease, shares_files=config.fleet.shared is not None)
+        store = JetStreamJournals(connection, lease, shared=config.fleet.shared)
         models = followed.models = Models(
             followed.config,
             context.state_dir,

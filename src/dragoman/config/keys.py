@@ -109,6 +109,9 @@ def _written(config: Config) -> Iterator[tuple[KeyPath, str]]:
 def _folder_problems(config: Config) -> Iterator[Problem]:
     tables: list[tuple[KeyPath, tuple[Path, ...]]] = [(("serve",), config.serve.workspaces)]
     tables += [(("keys", name), each.workspaces or ()) for name, each in config.keys.items()]
+    if config.fleet.urls:
+        # They may be on the workers only.
+        return
     for table, folders in tables:
         for number, folder in enumerate(folders):
             if not folder.is_dir():

@@ -38,6 +38,8 @@ _PIECES = "Dg-Pieces"
 _DESCRIBED = re.compile(r"([0-9a-f]{1,32}) ([0-9]{1,9}) ([0-9]{1,9})")
 # The server adds it to what an operator asks, who is in another account.
 _REQUEST_INFO = "Nats-Request-Info"
+# How JetStream's acknowledgements and answers begin.
+_JSON_BEGINS = b"{"
 # For headers, beside the payload.
 _HEADER_BYTES = 512
 # A request may bring pictures and files; `[serve] max_body_megabytes` is 64 by default.
@@ -400,10 +402,16 @@ class FleetConnection:
 def _is_sent_by_jetstream(message: Msg) -> bool:
     """Whether the server sent it for somebody who may not.
 
-    Who may read a stream can name any subject for the answer, and what is in the stream may be theirs. Such an answer has
-    headers that the server adds, or a subject for an acknowledgement. Messages of nodes have neither.
+    Who may write to a stream or read one can name any subject for the answer, and what is in the stream may be theirs. Such
+    an answer has headers that the server adds, or a subject for an acknowledgement, or it is JSON without headers. Messages of
+    nodes have none of this: they are msgpack. A piece of one may begin as JSON does, and has a header that says so.
     """
-    return bool((message.headers or {}).keys() - {_PIECES, _REQUEST_INFO}) or message.reply.startswith("$JS.")
+    headers = (message.headers or {}).keys()
+    return (
+        bool(headers - {_PIECES, _REQUEST_INFO})
+        or message.reply.startswith("$JS.")
+        or (_PIECES not in headers and message.data.startswith(_JSON_BEGINS))
+    )
 
 
 def _read(file: Path | None) -> Credentials | None:

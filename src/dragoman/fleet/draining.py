@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable
 
 import msgspec
@@ -12,7 +13,9 @@ from dragoman.fleet.lease import find_lease
 from dragoman.fleet.messages import Form
 from dragoman.fleet.subjects import drain_subject
 
-__all__ = ["DrainState", "WorkerSilent", "drain", "listen_for_drain"]
+__all__ = ["DRAIN_REQUEST_FORM", "DrainRequest", "DrainState", "WorkerSilent", "drain", "listen_for_drain"]
+
+_log = logging.getLogger(__name__)
 
 # Between two looks whether the worker has ended.
 _LOOK_SECONDS = 0.5
@@ -26,7 +29,14 @@ class DrainState(msgspec.Struct, frozen=True):
     streams: int = 0
 
 
+class DrainRequest(msgspec.Struct, frozen=True):
+    """What an operator sends. It names the worker, so that no other message at the subject drains it."""
+
+    worker: str
+
+
 _FORM = Form(DrainState)
+DRAIN_REQUEST_FORM = Form(DrainRequest)
 
 
 class WorkerSilent(Exception):
@@ -43,6 +53,13 @@ async def listen_for_drain(
     """Take an operator's request to drain. Returns a function that ends the listening."""
 
     async def take(received: Received) -> None:
+        try:
+            is_meant = DRAIN_REQUEST_FORM.decode(received.data).worker == name
+        except msgspec.MsgspecError:
+            is_meant = False
+        if not is_meant:
+            _log.warning("a message at %s is no request to drain, and is ignored", received.subject)
+            return
         begin()
         await connection.answer(received, _FORM.encode(state()))
 
@@ -55,10 +72,11 @@ async def drain(connection: FleetConnection, name: str, report: Callable[[DrainS
     Raises `WorkerSilent` if it never answered, and `FleetUnavailable`.
     """
     has_answered = False
+    request = DRAIN_REQUEST_FORM.encode(DrainRequest(name))
     while True:
         try:
             # The first request begins it, and the following ones ask how far it is.
-            answer = await connection.request(drain_subject(name), b"", _ANSWER_SECONDS)
+            answer = await connection.request(drain_subject(name), request, _ANSWER_SECONDS)
             report(_FORM.decode(answer))
             has_answered = True
         except (NobodyThere, NoAnswer, msgspec.MsgspecError) as error:

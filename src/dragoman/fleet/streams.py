@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 from datetime import timedelta
+from typing import Literal
 
 from nats.js.api import DiscardPolicy, RePublish, StorageType, StreamConfig
 from nats.js.errors import NotFoundError
@@ -22,6 +24,7 @@ from dragoman.fleet.subjects import (
     LEASE_SUBJECTS,
     LEASES,
     NEWS,
+    RESPONSES,
     SECRETS,
     SIGNING_KEY,
     SNAPSHOT_SUBJECTS,
@@ -30,6 +33,11 @@ from dragoman.fleet.subjects import (
 
 __all__ = ["check_streams", "make_streams", "signing_key"]
 
+# What `credentials` lets the roles look at. The key's stream is not among them: who reads the key sees whether it is there.
+_SEEN_BY = {
+    "worker": (JOURNALS, SNAPSHOTS, INDEX, LEASES),
+    "gateway": (JOURNALS, SNAPSHOTS, INDEX, LEASES, RESPONSES, AUDIT),
+}
 # What is kept for a shorter time than this would be gone while it is used.
 _SHORTEST = timedelta(days=1)
 
@@ -89,19 +97,24 @@ async def make_streams(connection: FleetConnection, replicas: int, keep: timedel
                 await connection.js.update_stream(config)
 
 
-async def check_streams(connection: FleetConnection) -> None:
-    """Raises `FleetUnavailable` if a stream is missing."""
-    for config in _configurations(1, None):
-        try:
-            with naming_errors(f"{config.name} was not found in time"):
-                try:
-                    await connection.js.stream_info(config.name or "")
-                except NotFoundError as error:
-                    raise FleetUnavailable(
-                        f"NATS has no stream {config.name}. Run `dragoman fleet init`."
-                    ) from error
-        except NoAnswer as error:
-            raise FleetUnavailable("JetStream does not answer.") from error
+async def check_streams(connection: FleetConnection, role: Literal["worker", "gateway"]) -> None:
+    """Raises `FleetUnavailable` if a stream is missing that a node of this role may look at."""
+    await asyncio.gather(*(_check_stream(connection, name) for name in _SEEN_BY[role]))
+
+
+async def _check_stream(connection: FleetConnection, name: str) -> None:
+    try:
+        with naming_errors(f"{name} was not found in time"):
+            try:
+                await connection.js.stream_info(name)
+            except NotFoundError as error:
+                raise FleetUnavailable(
+                    f"NATS has no stream {name}. Run `dragoman fleet init` with an operator's credentials."
+                ) from error
+    except NoAnswer as error:
+        raise FleetUnavailable(
+            f"JetStream does not answer: {name} has no leader now. Try again in some seconds."
+        ) from error
 
 
 async def signing_key(connection: FleetConnection) -> bytes:

@@ -95,7 +95,8 @@ async def survey(connection: FleetConnection) -> FleetSurvey:
     )
     statuses = {status.name: status for answers in gathered for status in _statuses(answers)}
     held = {lease.node: lease for lease in leases}
-    streams = {name: await _stream(connection, name) for name in _STREAMS}
+    reports = await asyncio.gather(*(_stream(connection, name) for name in _STREAMS))
+    streams = dict(zip(_STREAMS, reports, strict=True))
     journals = await _info(connection, JOURNALS, f"{JOURNAL_SUBJECTS}.*")
     return FleetSurvey(
         tuple(
@@ -134,7 +135,7 @@ async def _leases(connection: FleetConnection) -> list[LeaseReport]:
     info = await _info(connection, LEASES, f"{LEASE_SUBJECTS}.>", offset=0)
     if info is None:
         return []
-    found = [await _lease(connection, subject) for subject in sorted(info.state.subjects)]
+    found = await asyncio.gather(*(_lease(connection, subject) for subject in sorted(info.state.subjects)))
     return [each for each in found if each is not None]
 
 

@@ -71,6 +71,8 @@ class JournalInfo(msgspec.Struct, frozen=True, array_like=True):
     owner: str
     # The program that began it, by its own name.
     program: str = ""
+    # In a fleet, the node that holds it, or held it last. An idle agent there holds no journal.
+    last_node: str = ""
 
 
 _NO_USE = (AgentStopped, SessionChanged)

@@ -19,6 +19,7 @@ __all__ = [
     "AnswerForm",
     "Consumer",
     "Features",
+    "FolderChoice",
     "Request",
     "RequestOptions",
     "ToolDefinition",
@@ -122,6 +123,15 @@ class Features(msgspec.Struct, frozen=True):
     approvals: bool = False
 
 
+class FolderChoice(msgspec.Struct, frozen=True):
+    """A folder for an agent on another machine, as far as it lies within certain folders there."""
+
+    # "": that of the model's configuration.
+    folder: str = ""
+    # It must lie within one folder of each. Empty: it may lie anywhere.
+    roots: tuple[tuple[str, ...], ...] = ()
+
+
 class Consumer(msgspec.Struct, frozen=True):
     """The sender of a request. Two requests of different connections never share a conversation."""
 
@@ -145,6 +155,9 @@ class Consumer(msgspec.Struct, frozen=True):
     # Which of its clients the request is from, if the consumer is another server: it has a name for each. Two clients never
     # share a conversation either.
     client: str = ""
+    # If the agent runs on another machine: the first that may be used there takes the place of `workspace_folders`. If none
+    # may, the request is refused. Empty: `workspace_folders` count as they are.
+    folder_choices: tuple[FolderChoice, ...] = ()
 
 
 class Request(msgspec.Struct, frozen=True):

@@ -128,6 +128,10 @@ class ModelSource(Protocol):
         """The folder in which a model's agents work, unless a consumer has its own. None: the model is no agent."""
         ...
 
+    def is_remote(self, model_id: str) -> bool:
+        """Whether it runs on a worker of the fleet."""
+        ...
+
     async def recall_permissions(self, model_id: str, call_ids: Iterable[str]) -> None:
         """Make those permission calls of a model known here that wait at another node. Raises `LanguageModelError`."""
         ...

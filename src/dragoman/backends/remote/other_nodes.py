@@ -30,25 +30,28 @@ _OPERATE_SECONDS = 15.0
 
 
 class FleetNodes:
-    """Asks the nodes that own conversations."""
+    """Asks the nodes that have conversations."""
 
     def __init__(self, connection: FleetConnection, own_name: str) -> None:
         self._connection = connection
         self.own_name = own_name
 
-    async def conversations(self, nodes: Iterable[str]) -> dict[str, NodeConversation]:
-        """The conversations that these nodes have in their processes, by their ids. A node that is silent has none."""
-        answers = await asyncio.gather(*(self._listed(node) for node in nodes if is_node_name(node)))
-        return {each.id: each for answer in answers for each in answer}
+    async def conversations(self, nodes: Iterable[str]) -> dict[tuple[str, str], NodeConversation]:
+        """The conversations that these nodes have in their processes, by node and id. A node that is silent has none."""
+        asked = [node for node in nodes if is_node_name(node)]
+        answers = await asyncio.gather(*map(self._listed, asked))
+        return {(node, each.id): each for node, answer in zip(asked, answers, strict=True) for each in answer}
 
     async def operate(self, node: str, conversation: str, operation: Operation) -> OperationState:
         """Let a node do something with a conversation of its process. Raises `NodeSilent`."""
         if not is_node_name(node):
-            raise NodeSilent(f"{node} is no node of the fleet")
+            raise NodeSilent(f"{node} is no node of the fleet", is_gone=True)
         message = OPERATION_FORM.encode(Operate(conversation, operation))
         try:
             return (await self._ask(node, message, _OPERATE_SECONDS)).state
-        except (NobodyThere, NoAnswer, FleetUnavailable, msgspec.MsgspecError) as error:
+        except NobodyThere as error:
+            raise NodeSilent(str(error), is_gone=True) from error
+        except (NoAnswer, FleetUnavailable, msgspec.MsgspecError) as error:
             raise NodeSilent(str(error)) from error
 
     async def _listed(self, node: str) -> tuple[NodeConversation, ...]:

@@ -1,7 +1,8 @@
 """The conversations that a session of the console sees: those that are stored, and those that are under way.
 
 A conversation that is under way in another process can be changed only there, unless that is another node of the same fleet:
-then this process asks that node to do it.
+then this process asks that node to do it. A node also keeps the agent of an idle conversation, whose journal nobody holds.
+So the node that held the journal last is asked, too.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ class _Known:
     connection: str
     info: JournalInfo | None
     live: LiveConversation | None
-    # The other node that has it now, and what that node says of it.
+    # The other node that has it now or had it last, and what that node says of it.
     node: str | None = None
     there: NodeConversation | None = None
 
@@ -196,11 +197,9 @@ class Conversations:
     async def _find_to_change(self, session: ConsoleSession, id_: str) -> _Known:
         """A conversation that this process may change, or that the node which has it does."""
         known = await self._find(session, id_)
-        if known.info is None or not self._is_foreign(known.info):
-            return known
-        if self._others is None:
+        if self._others is None and known.info is not None and self._is_foreign(known.info):
             raise _elsewhere(known.info.owner)
-        return replace(known, node=known.info.owner)
+        return replace(known, node=self._node_of(known))
 
     async def _operate(self, known: _Known, node: str, operation: Operation) -> None:
         """Let the node that has a conversation do something with it."""
@@ -209,6 +208,9 @@ class Conversations:
         try:
             state = await self._others.operate(node, known.id, operation)
         except NodeSilent as error:
+            if error.is_gone and known.info is not None and not self._is_foreign(known.info):
+                # Nobody holds the journal, and the agent has ended with its node.
+                return
             raise ConsoleError(
                 504, "node_silent", f"{node}, which has the conversation, does not answer. Try again."
             ) from error
@@ -217,21 +219,35 @@ class Conversations:
 
     async def _with_nodes(self, found: list[_Known]) -> list[_Known]:
         """With what other nodes of the fleet say of those that they have."""
-        if self._others is None:
+        nodes = {each.id: node for each in found if (node := self._node_of(each)) is not None}
+        if self._others is None or not nodes:
             return found
-        owners = {each.id: each.info.owner for each in found if each.info and self._is_foreign(each.info)}
-        if not owners:
-            return found
-        there = await self._others.conversations(sorted(set(owners.values())))
+        there = await self._others.conversations(sorted(set(nodes.values())))
         return [
-            replace(each, node=owners[each.id], there=there.get(each.id)) if each.id in owners else each
+            self._told(each, node, there.get((node, each.id))) if (node := nodes.get(each.id)) else each
             for each in found
         ]
 
+    def _told(self, known: _Known, node: str, there: NodeConversation | None) -> _Known:
+        """With what its node says. One whose journal nobody holds is with a node only while its agent runs there."""
+        is_there = there is not None and there.stage != "stored"
+        is_held = known.info is not None and self._is_foreign(known.info)
+        return replace(known, node=node, there=there) if is_there or is_held else known
+
+    def _node_of(self, known: _Known) -> str | None:
+        """The other node that has it, or that may have its agent."""
+        if self._others is None or known.info is None or known.live is not None:
+            return None
+        node = known.info.owner or known.info.last_node
+        return node if self._is_other(node) else None
+
     def _is_foreign(self, info: JournalInfo) -> bool:
         """Whether another process has it now."""
+        return self._is_other(info.owner)
+
+    def _is_other(self, owner: str) -> bool:
         own = ("", str(os.getpid()), *(() if self._others is None else (self._others.own_name,)))
-        return info.owner not in own
+        return owner not in own
 
     def _json(self, known: _Known, questions: int) -> JsonObject:
         info, live = known.info, known.live

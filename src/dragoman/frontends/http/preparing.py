@@ -36,6 +36,7 @@ from dragoman.lm.request import (
     SIDE_REQUEST_OPTION,
     STORE_OPTION,
     WORKSPACE_OPTION,
+    FolderChoice,
 )
 from dragoman.models import ModelSource
 
@@ -81,9 +82,10 @@ class _Folders:
     own: tuple[str, ...] = ()
     # Whether the request named one.
     are_named: bool = False
-
     # Whether the client may learn the folder.
     is_shown: bool = True
+    # What the worker tries, if the agent runs on one.
+    choices: tuple[FolderChoice, ...] = ()
 
     @property
     def workspace(self) -> str | None:
@@ -107,6 +109,22 @@ def _hold_seconds(
     if create.is_streamed or create.is_background or goes_on_alone:
         return client.hold_seconds
     return min(console.decide_seconds, client.hold_seconds or console.decide_seconds)
+
+
+def _folders_there(
+    configured: Path | None, client: HttpClient, roots: FolderRoots, wish: str | None
+) -> _Folders:
+    """Where an agent of a worker works: the worker has the folders, and decides. Raise `ApiError` if no client may choose.
+
+    `configured` is None also while no worker with the model is known.
+    """
+    named = client.workspace
+    if named is None:
+        choices = roots.choices(wish, is_order=False)
+        return _Folders(configured, (), wish is not None, client.sees_paths and not choices, choices)
+    if configured is not None:
+        roots.check_form(named)
+    return _Folders(configured, (named,), are_named=True, choices=roots.choices(named, is_order=True))
 
 
 class RequestPreparation:
@@ -180,7 +198,7 @@ class RequestPreparation:
             Consumer(
                 "http",
                 client.connection,
-                folders.own,
+                () if folders.choices else folders.own,
                 features=client.features,
                 program=client.program,
                 sees_paths=client.sees_paths,
@@ -193,6 +211,7 @@ class RequestPreparation:
                 else None,
                 is_live=create.is_streamed,
                 client=client.client,
+                folder_choices=folders.choices,
             ),
         )
         ignored = (
@@ -281,9 +300,11 @@ class RequestPreparation:
     def _folders(self, model_id: str, client: HttpClient, messages: Sequence[Message]) -> _Folders:
         """Where an agent works for a request. Raise `ApiError` if the header names a folder that it may not."""
         configured = self._models.folder(model_id)
+        roots = FolderRoots(self._roots, (client.key and client.key.workspaces) or (), self._file_for(client))
+        if self._models.is_remote(model_id):
+            return _folders_there(configured, client, roots, codex_folder(messages))
         if configured is None:
             return _Folders()
-        roots = FolderRoots(self._roots, (client.key and client.key.workspaces) or (), self._file_for(client))
         chosen: Path | None = None
         if client.workspace is not None:
             chosen, are_named = roots.require(client.workspace), True

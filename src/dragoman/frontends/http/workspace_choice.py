@@ -4,7 +4,8 @@ A client names a folder in the header `x-dragoman-workspace`. Codex sends none, 
 must lie within the folders of the configuration: `workspaces` in `[serve]`, narrowed by `workspaces` of the client's key.
 The header is an order, so a folder outside is an error. What Codex says is a wish: a folder outside is not used.
 
-A path is resolved once, and everything after that uses the result. So changing a link later has no effect.
+A path is resolved once, and everything after that uses the result. So changing a link later has no effect. Where an agent
+runs on another machine, that machine resolves it, and holds it to the same folders.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from pathlib import Path
 
 from dragoman.frontends.http.errors import ApiError, bad_request
 from dragoman.lm import Message, TextPart
+from dragoman.lm.request import FolderChoice
+from dragoman.models.folder_choice import folder_within
 
 __all__ = ["WORKSPACE_HEADER", "FolderRoots", "codex_folder", "header_text", "named_folder"]
 
@@ -47,27 +50,30 @@ class FolderRoots:
     def exist(self) -> bool:
         return bool(self.server or self.key)
 
+    @property
+    def _all(self) -> tuple[tuple[Path, ...], ...]:
+        return tuple(roots for roots in (self.server, self.key) if roots)
+
     def find(self, named: str) -> Path | None:
         """The folder at that path, resolved. None if it is no folder within the roots."""
-        try:
-            folder = Path(named).resolve(strict=True)
-        except (OSError, RuntimeError, ValueError):
-            return None
-        is_within = all(
-            any(folder.is_relative_to(root) for root in roots) for roots in (self.server, self.key) if roots
-        )
-        return folder if is_within and self.exist and folder.is_dir() else None
+        return folder_within(named, self._all) if self.exist else None
+
+    def choices(self, named: str | None, *, is_order: bool) -> tuple[FolderChoice, ...]:
+        """For an agent on another machine: what to try there. `named` is an order, or a wish.
+
+        Without a folder that a client may name, the agent works in that of its model if the key's folders have it, else in
+        the first of those.
+        """
+        key = (tuple(map(str, self.key)),)
+        usual = (FolderChoice("", key), FolderChoice(str(self.key[0]), key)) if self.key else ()
+        if named is None or not self.exist or not Path(named).is_absolute():
+            return usual
+        chosen = FolderChoice(named, tuple(tuple(map(str, roots)) for roots in self._all))
+        return (chosen,) if is_order else (chosen, *(usual or (FolderChoice(),)))
 
     def require(self, named: str) -> Path:
         """The folder that the header names. Raise `ApiError` if a client may not choose it."""
-        if not self.exist:
-            raise _refused(
-                f'No client may choose a folder here. To allow it, add for example `workspaces = ["~/src"]` to [serve] '
-                f"in {self.file}, and start the server again.",
-                "no_workspaces",
-            )
-        if not Path(named).is_absolute():
-            raise _refused("It must name a folder by its absolute path.", "invalid_header")
+        self.check_form(named)
         folder = self.find(named)
         if folder is None:
             # It does not say whether there is such a folder elsewhere.
@@ -77,6 +83,17 @@ class FolderRoots:
                 "workspace_not_allowed",
             )
         return folder
+
+    def check_form(self, named: str) -> None:
+        """Raise `ApiError` if a client may choose none, or the header does not name one by its absolute path."""
+        if not self.exist:
+            raise _refused(
+                f'No client may choose a folder here. To allow it, add for example `workspaces = ["~/src"]` to [serve] '
+                f"in {self.file}, and start the server again.",
+                "no_workspaces",
+            )
+        if not Path(named).is_absolute():
+            raise _refused("It must name a folder by its absolute path.", "invalid_header")
 
 
 def _refused(why: str, code: str) -> ApiError:

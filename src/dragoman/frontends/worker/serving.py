@@ -52,6 +52,7 @@ from dragoman.frontends.worker.stream import WorkerStream
 from dragoman.journal.store import HeldElsewhere
 from dragoman.lm import GuardedModel, LanguageModelError, with_capability_tags
 from dragoman.models import Models
+from dragoman.models.folder_choice import with_chosen_folder
 from dragoman.process.deadline import boot_seconds, set_deadline
 from dragoman.process.memory import measure_below
 
@@ -344,7 +345,9 @@ class ServingWorker:
             if self._store is not None:
                 await self._store.consider(message.hints)
             request = self.calls.proved(message.request, message.approved)
-            await self._model(message.model).respond(request, stream, stream.source.token)
+            model = self._model(message.model)
+            request = with_chosen_folder(request, self._models.folder(message.model))
+            await model.respond(request, stream, stream.source.token)
         except LanguageModelError as error:
             held = error.__cause__
             if isinstance(held, HeldElsewhere) and is_node_name(held.owner):

@@ -6,9 +6,12 @@ Snapshots and the index only save time: that one cannot be written is no failure
 from __future__ import annotations
 
 import logging
+import os
+import time
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import msgspec
 from msgspec.structs import replace
@@ -32,6 +35,9 @@ _log = logging.getLogger(__name__)
 
 # Conversations of which the fold stays in memory. Each takes about 200 bytes for each item of its history.
 _MOST_LOADED = 500
+# Entries of the index end a day after they were written, or later (`fleet.streams`). Those of a conversation that is used are
+# written again this often.
+_RENEW_SECONDS = 6 * 3600.0
 _SNAPSHOT = "Dg-Snapshot"
 # These change by what a request is recognised.
 _CHANGES_PLACES = (JournalStarted, RequestReceived, ReplyEnded, ConversationImported)
@@ -53,8 +59,9 @@ class _Loaded:
     session_node: str = ""
     # How many bytes of events there may be until the next snapshot.
     until_snapshot: int = field(default_factory=lambda: wait_after(0))
-    # Under which the index has it, as far as this node has written them.
+    # Under which the index has it, as far as this node has written them; and when it last wrote all of them.
     keys: set[str] = field(default_factory=set)
+    keys_at: float = 0.0
 
     def take(self, head: JournalHead, sequence: int, entries: Sequence[JournalEntry], size: int) -> None:
         for entry in entries:
@@ -73,12 +80,13 @@ class _Loaded:
 
 class ConversationFolds:
     def __init__(
-        self, connection: FleetConnection, messages: JournalMessages, node: str, *, shares_files: bool
+        self, connection: FleetConnection, messages: JournalMessages, node: str, shared: Path | None
     ) -> None:
         self._connection = connection
         self._messages = messages
         self._node = node
-        self._shares_files = shares_files
+        self.clock: Callable[[], float] = time.monotonic
+        self._shared = None if shared is None else shared.resolve()
         self._loaded: OrderedDict[str, _Loaded] = OrderedDict()
 
     def forget(self, journal: str) -> None:
@@ -90,10 +98,20 @@ class ConversationFolds:
         if loaded is None:
             return None
         state = loaded.fold.state
-        if state.session is not None and not self._shares_files and loaded.session_node != self._node:
+        is_here = loaded.session_node == self._node or self._is_shared(state.record.scope.workspace)
+        if state.session is not None and not is_here:
             # The agent's own files are on the other machine.
             state = replace(state, session=None)
         return state, loaded.last
+
+    def _is_shared(self, workspace: Sequence[str]) -> bool:
+        """Whether all folders of a workspace are in the folder that all workers reach."""
+        shared = self._shared
+        return (
+            shared is not None
+            and bool(workspace)
+            and all(Path(os.path.realpath(folder)).is_relative_to(shared) for folder in workspace)
+        )
 
     async def appended(self, known: KnownHead, entries: Sequence[JournalEntry]) -> None:
         """This node has appended these events: note them, make index entries, and perhaps a snapshot."""
@@ -188,6 +206,8 @@ class ConversationFolds:
             consumer_id=record.consumer_id,
             links=joinable_places(record),
         )
+        if not loaded.keys or self.clock() - loaded.keys_at >= _RENEW_SECONDS:
+            loaded.keys, loaded.keys_at = set(), self.clock()
         for key in set(keys) - loaded.keys:
             # Nobody waits for it: without it, a request is not recognised by its history, and the transcript is replayed.
             await self._connection.publish(f"{INDEX_SUBJECTS}.{key}.{journal_token(journal)}", b"")

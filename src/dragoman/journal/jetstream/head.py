@@ -173,6 +173,7 @@ class JournalHead(msgspec.Struct, frozen=True, omit_defaults=True):
             self.last,
             owner,
             info.program,
+            self.node,
         )
 
 

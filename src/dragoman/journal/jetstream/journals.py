@@ -18,6 +18,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Seque
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import TypeVar
 
 from msgspec.structs import replace
@@ -86,14 +87,14 @@ class JetStreamJournals:
 
     is_shared = True
 
-    def __init__(self, connection: FleetConnection, lease: NodeLease, *, shares_files: bool = False) -> None:
-        """`shares_files`: whether agents of this node have the files of those of other nodes."""
+    def __init__(self, connection: FleetConnection, lease: NodeLease, *, shared: Path | None = None) -> None:
+        """`shared`: a folder that all workers reach. An agent that works in it resumes a session of another node."""
         self._connection = connection
         self._lease = lease
         self._known = KnownHeads(connection, lease)
         self._messages = self._known.messages
         self._audit = self._known.audit
-        self._folds = ConversationFolds(connection, self._messages, lease.node, shares_files=shares_files)
+        self._folds = ConversationFolds(connection, self._messages, lease.node, shared)
         self._deletion = JournalDeletion(connection, self._known, self._folds)
         self._attempts: dict[str, dict[str, _Attempt]] = {}
         # Called after each deletion. Deletes what clients have stored of a conversation, and returns the ids of that: they
