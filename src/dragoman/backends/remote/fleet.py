@@ -69,6 +69,8 @@ _STATUS_SECONDS = 0.5
 _REFRESH_SECONDS = 5.0
 # A worker that has not said anything for so long is not there.
 _FORGET_SECONDS = 16.0
+# NATS says at once that nobody listens at a worker's subject. A worker that connects to another server is back in two seconds.
+_ABSENT_SECONDS = 5.0
 
 
 class JournalPlace(Protocol):
@@ -117,6 +119,8 @@ class Peer:
         self.validity = validity
         self.streams: dict[str, RemoteStream] = {}
         self.pinging: asyncio.Task[None] | None = None
+        # Since when nobody has listened at its subject, by the gateway's clock; None: somebody does, or that is not known.
+        self.absent_since: float | None = None
 
     def fail(self, error: LanguageModelError) -> None:
         for stream in self.streams.values():
@@ -369,9 +373,18 @@ class Fleet:
             try:
                 await self._compare(peer, sent_at, min(PING_SECONDS, left))
             except NoAnswer:
+                # It is there, or was a moment ago, and hangs.
+                peer.absent_since = None
                 continue
-            except (NobodyThere, FleetUnavailable):
-                pass
+            except NobodyThere:
+                if peer.absent_since is None:
+                    peer.absent_since = sent_at
+                if sent_at - peer.absent_since >= _ABSENT_SECONDS:
+                    # Its process has ended: it does not come back before its lease ends.
+                    peer.fail(died(peer.node))
+                    break
+            except FleetUnavailable:
+                peer.absent_since = None
             left = peer.validity.seconds_left(self.clock())
             await asyncio.sleep(max(min(sent_at + PING_SECONDS - self.clock(), left), 0.01))
         del self._peers[peer.node, peer.incarnation]
@@ -386,6 +399,7 @@ class Fleet:
         if pong.incarnation != peer.incarnation:
             peer.fail(died(peer.node))
             return
+        peer.absent_since = None
         peer.validity.extend(sent_at, pong.seconds_left)
         for stream in streams:
             sent = pong.sent.get(stream.id)
