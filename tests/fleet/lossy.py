@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from dragoman.fleet.connection import FleetConnection
 
@@ -15,9 +15,11 @@ def losing(is_lost: Callable[[str, bytes], bool]) -> Callable[[FleetConnection],
     def wrapped(connection: FleetConnection) -> FleetConnection:
         publish = connection.publish
 
-        async def perhaps(subject: str, data: bytes, reply: str = "") -> None:
+        async def perhaps(
+            subject: str, data: bytes, reply: str = "", headers: Mapping[str, str] | None = None
+        ) -> None:
             if not is_lost(subject, data):
-                await publish(subject, data, reply)
+                await publish(subject, data, reply, headers)
 
         connection.publish = perhaps  # type: ignore[method-assign]
         return connection

@@ -12,7 +12,7 @@ from nats.aio.msg import Msg
 from nats.js.api import StreamConfig
 
 from dragoman.fleet import subjects
-from dragoman.fleet.connection import FleetConnection, FleetUnavailable, Received
+from dragoman.fleet.connection import FleetConnection, FleetUnavailable, NobodyThere, Received
 from dragoman.fleet.credentials import ROLES, FleetKeys, FleetRole, permissions
 from nats_servers import nats_server
 
@@ -226,6 +226,46 @@ async def test_a_worker_answers_what_it_is_asked_and_nothing_else(fleet: _Fleet)
         assert await gateway.request(subjects.requests_subject("self"), b"?", 10) == b"yes"
 
 
+async def test_an_operator_asks_all_nodes_and_drains_one(fleet: _Fleet) -> None:
+    async with (
+        fleet.node("worker", "one") as one,
+        fleet.node("worker", "two") as two,
+        fleet.node("gateway", "gate") as gate,
+        fleet.node("admin", "admin") as admin,
+    ):
+        for node, subject in (
+            (one, subjects.STATUS),
+            (two, subjects.STATUS),
+            (gate, subjects.GATEWAY_STATUS),
+            (two, subjects.drain_subject("two")),
+        ):
+
+            async def answer(received: Received, node: FleetConnection = node) -> None:
+                await node.answer(received, node.name.encode())
+
+            await node.subscribe(subject, answer)
+            await node.flush()
+        workers = await admin.collect(subjects.STATUS, b"", 10, lambda answers: len(answers) == 2)
+        assert sorted(workers) == [b"one", b"two"]
+        assert await admin.collect(subjects.GATEWAY_STATUS, b"", 10, bool) == [b"gate"]
+        assert await admin.request(subjects.drain_subject("two"), b"", 10) == b"two"
+        with pytest.raises(NobodyThere):
+            await admin.request(subjects.drain_subject("one"), b"", 10)
+
+
+async def test_a_node_reads_many_messages_with_one_request(fleet: _Fleet) -> None:
+    async with fleet.raw("gateway") as raw:
+        for number in range(3):
+            await raw.client.jetstream().publish(f"dg.j.{number}", str(number).encode())
+        found: asyncio.Queue[Msg] = asyncio.Queue()
+        await raw.client.subscribe("_INBOX.self.batch", cb=found.put)
+        request = b'{"multi_last": ["dg.j.*"], "batch": 10}'
+        await raw.client.publish(
+            f"$JS.API.DIRECT.GET.{subjects.JOURNALS}", request, reply="_INBOX.self.batch"
+        )
+        assert [(await found.get()).data for _ in range(4)] == [b"0", b"1", b"2", b""]
+
+
 async def test_an_answer_that_jetstream_sends_for_a_worker_is_no_decision(fleet: _Fleet) -> None:
     """A worker stores a decision, and reads it with another worker's subject as the place for the answer."""
     async with fleet.node("worker", "other") as victim, fleet.raw("worker") as thief:
@@ -253,9 +293,41 @@ async def test_an_answer_that_jetstream_sends_for_a_worker_is_no_decision(fleet:
     assert heard == [b"from a gateway"]
 
 
+async def test_an_answer_of_jetstream_deletes_no_stream_and_forges_no_lease(fleet: _Fleet) -> None:
+    """A worker stores what would be a request of an operator, and has JetStream send it where such requests go."""
+    targets = [
+        *(f"$JS.API.STREAM.DELETE.{name}" for name in _STREAMS),
+        # A worker may purge the index: what it loses costs a replay.
+        *(f"$JS.API.STREAM.PURGE.{name}" for name in _STREAMS if name != subjects.INDEX),
+        "dg.l.other",
+        "dg.k.signing",
+        "dg.r.response",
+    ]
+    async with fleet.raw("worker") as thief, fleet.node("admin", "admin") as admin:
+        js = thief.client.jetstream()
+        for subject in ("dg.i.key.evil", "dg.j.conversation", "dg.a.decision", "dg.k.key"):
+            await js.publish(subject, b"{}")
+        before = {name: await admin.js.stream_info(name) for name in _STREAMS}
+        for target in targets:
+            for read in (
+                f"$JS.API.DIRECT.GET.{subjects.INDEX}.dg.i.key.evil",
+                f"$JS.API.STREAM.INFO.{subjects.INDEX}",
+            ):
+                await thief.client.publish(read, b"", reply=target)
+            await thief.client.publish("dg.s.conversation", b"{}", reply=target)
+        # What is served in order is served by now, and what is not is by the second round.
+        for _ in range(2):
+            for name in _STREAMS:
+                await admin.js.stream_info(name)
+            await thief.client.request(f"$JS.API.STREAM.INFO.{subjects.JOURNALS}", timeout=10)
+        after = {name: await admin.js.stream_info(name) for name in _STREAMS}
+    changed = {name for name in _STREAMS if before[name].state.messages != after[name].state.messages}
+    assert changed == {subjects.SNAPSHOTS}
+
+
 async def test_credentials_of_another_fleet_are_refused(fleet: _Fleet) -> None:
     stranger = _Fleet(fleet.url, FleetKeys.new(), fleet.folder)
-    with pytest.raises(FleetUnavailable, match=r"cannot be reached: .*Authorization Violation"):
+    with pytest.raises(FleetUnavailable, match="cannot be reached"):
         async with stranger.node("worker", "self"):
             pass
 

@@ -6,8 +6,11 @@ import asyncio
 import logging
 import sys
 from argparse import Namespace
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from socket import socket
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -16,7 +19,8 @@ from dragoman.cli.console_codes import TerminalCodes, local_address, open_browse
 from dragoman.cli.errors import DONE, INTERRUPTED, CommandError, UsageError
 from dragoman.cli.layout import say
 from dragoman.cli.run import CommandContext
-from dragoman.config import Serve, client_keys, webhook_secret
+from dragoman.config import AcpModel, Config, FleetConfig, Serve, client_keys, webhook_secret
+from dragoman.fleet.extra import missing_extra
 from dragoman.frontends.console.console import Console
 from dragoman.frontends.http.auth import AccessCheck
 from dragoman.frontends.http.histories import response_store
@@ -27,6 +31,9 @@ from dragoman.loopback import is_loopback
 from dragoman.models import Models
 from dragoman.process.memory import machine_memory
 from dragoman.store import Database, StoreError
+
+if TYPE_CHECKING:
+    from dragoman.cli.gateway import Gateway
 
 __all__ = ["run"]
 
@@ -51,20 +58,29 @@ def run(arguments: Namespace, context: CommandContext) -> int:
         raise UsageError("there is no console: [console] of the configuration has `enabled = false`.")
 
     async def work() -> bool:
+        async with _gateway(config.fleet) as gateway:
+            return await _serve(gateway)
+
+    async def _serve(gateway: Gateway | None) -> bool:
         database = _database(context.state_dir)
         models = Models(
-            config,
+            _offered(config),
             context.state_dir,
             max_memory=settings.max_memory_bytes or _half_of_memory(),
             database=database,
             redaction=context.redaction,
+            store=gateway.journals if gateway is not None else None,
+            fleet=gateway.fleet if gateway is not None else None,
         )
         try:
             journals = models.journals
             await journals.forget_unused()
-            with response_store(database, journals.content) as store:
+            async with AsyncExitStack() as stack:
+                shared = gateway.responses if gateway is not None else None
+                store = stack.enter_context(response_store(database, journals.content, shared))
                 file = models.rules_file.absolute()
-                service = HttpService(models, settings, store, journals, config.console, file)
+                others = gateway.cancels if gateway is not None else None
+                service = HttpService(models, settings, store, journals, config.console, file, others)
                 listening = _bound(settings)
                 host = f"[{settings.host}]" if ":" in settings.host else settings.host
                 port = listening.getsockname()[1]
@@ -76,7 +92,9 @@ def run(arguments: Namespace, context: CommandContext) -> int:
                 else:
                     address = local_address(settings.host, port)
                     console = Console(config.console, keys, models, address, webhook_secret(config))
-                following = asyncio.create_task(follow(context, models.adopt))
+                if gateway is not None:
+                    await stack.enter_async_context(gateway.serving(models, service))
+                following = asyncio.create_task(follow(context, lambda new: models.adopt(_offered(new))))
                 try:
                     if console is not None and arguments.open:
                         open_browser(console.address)
@@ -97,6 +115,35 @@ def run(arguments: Namespace, context: CommandContext) -> int:
                 database.close()
 
     return INTERRUPTED if run_interruptible(work, fast_loop) else DONE
+
+
+@asynccontextmanager
+async def _gateway(fleet: FleetConfig) -> AsyncIterator[Gateway | None]:
+    """The fleet that this server is a gateway of. None: it is on its own."""
+    if not fleet.urls:
+        yield None
+        return
+    if (missing := missing_extra()) is not None:
+        raise CommandError(missing)
+    # With them comes the client of NATS.
+    from dragoman.cli.gateway import Gateway  # noqa: PLC0415
+    from dragoman.fleet.connection import FleetUnavailable  # noqa: PLC0415
+    from dragoman.fleet.lease import NameTaken  # noqa: PLC0415
+
+    try:
+        async with Gateway.joined(fleet) as gateway:
+            say(f"dragoman: gateway {gateway.lease.node} of the fleet at {', '.join(fleet.urls)}", sys.stderr)
+            yield gateway
+    except (FleetUnavailable, NameTaken) as error:
+        raise CommandError(str(error)) from error
+
+
+def _offered(config: Config) -> Config:
+    """What this server offers itself. A gateway runs no agents: their work must end with a lease, and clients need the gateway."""
+    if not config.fleet.urls:
+        return config
+    models = {name: model for name, model in config.models.items() if not isinstance(model, AcpModel)}
+    return msgspec.structs.replace(config, models=models)
 
 
 def _settings(serve: Serve, arguments: Namespace) -> Serve:

@@ -24,12 +24,15 @@ from nats.aio.subscription import Subscription
 from nats.js import JetStreamContext
 
 from dragoman.fleet.nkeys import Credentials, CredentialsError
+from dragoman.fleet.subjects import NEWS
 
 __all__ = ["FleetConnection", "FleetUnavailable", "NoAnswer", "NobodyThere", "Received"]
 
 _log = logging.getLogger(__name__)
 
 _PIECES = "Dg-Pieces"
+# The server adds it to what an operator asks, who is in another account.
+_REQUEST_INFO = "Nats-Request-Info"
 # For headers, beside the payload.
 _HEADER_BYTES = 512
 # A request may bring pictures and files; `[serve] max_body_megabytes` is 64 by default.
@@ -227,16 +230,15 @@ class FleetConnection:
             raise _unavailable(error) from error
 
     async def subscribe(
-        self, subject: str, handle: Callable[[Received], Awaitable[None]], *, takes_stored: bool = False
+        self, subject: str, handle: Callable[[Received], Awaitable[None]]
     ) -> Callable[[], Awaitable[None]]:
-        """Call a function with each message, one after the other. Returns a function that ends that.
-
-        `takes_stored`: also messages that the server itself sends out of a stream.
-        """
+        """Call a function with each message, one after the other. Returns a function that ends that."""
         joiner = _Joiner()
+        # The server sends these itself, and nobody acts on what they say.
+        is_news = subject.startswith(f"{NEWS}.")
 
         async def take(message: Msg) -> None:
-            if not takes_stored and _is_sent_by_jetstream(message):
+            if not is_news and _is_sent_by_jetstream(message):
                 _log.warning("a message at %s came out of a stream, and is ignored", message.subject)
                 return
             whole = joiner.take(message)
@@ -376,7 +378,7 @@ def _is_sent_by_jetstream(message: Msg) -> bool:
     Who may read a stream can name any subject for the answer, and what is in the stream may be theirs. Such an answer has
     headers that the server adds, or a subject for an acknowledgement. Messages of nodes have neither.
     """
-    return bool((message.headers or {}).keys() - {_PIECES}) or message.reply.startswith("$JS.")
+    return bool((message.headers or {}).keys() - {_PIECES, _REQUEST_INFO}) or message.reply.startswith("$JS.")
 
 
 def _callbacks(

@@ -9,6 +9,7 @@ belongs there, and a node may answer what it hears. So no role has a subject on 
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeAlias, get_args
 
@@ -49,7 +50,6 @@ __all__ = ["ROLES", "FleetKeys", "FleetRole", "Permissions", "permissions"]
 FleetRole: TypeAlias = Literal["admin", "worker", "gateway"]
 ROLES: tuple[FleetRole, ...] = get_args(FleetRole)
 
-_ACCOUNT, _SYSTEM = "DRAGOMAN", "SYSTEM"
 _API = "$JS.API"
 # How many messages an answer may have (one is 1 MB at most), and how long after the question.
 _MOST_ANSWERS = 256
@@ -57,7 +57,7 @@ _ANSWER_NANOSECONDS = 120 * 1_000_000_000
 _NO_LIMIT = -1
 _ACCOUNT_LIMITS = ("subs", "data", "payload", "imports", "exports", "conn", "leaf")
 _STORAGE_LIMITS = ("mem_storage", "disk_storage", "streams", "consumer")
-_SEEDS: tuple[KeyRole, KeyRole, KeyRole] = ("operator", "account", "account")
+_SEEDS: tuple[KeyRole, ...] = ("operator", "account", "account", "account")
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,55 +148,81 @@ def _read(*streams: str) -> tuple[str, ...]:
 
 
 def _erased(*streams: str) -> tuple[str, ...]:
-    return tuple(f"{_API}.STREAM.MSG.DELETE.{stream}" for stream in streams)
+    """Deletions of single messages. Index entries of a deleted conversation are purged together."""
+    single = tuple(f"{_API}.STREAM.MSG.DELETE.{stream}" for stream in streams)
+    return (*single, f"{_API}.STREAM.PURGE.{INDEX}") if INDEX in streams else single
 
 
 @dataclass(frozen=True, slots=True)
 class FleetKeys:
-    """The keys that sign: the operator's signs accounts, and the account's signs the credentials of nodes."""
+    """The keys that sign: the operator's signs accounts, and those of accounts sign credentials.
+
+    JetStream is in an account of its own, to which only operators have credentials. It answers wherever a request says,
+    without a look at permissions; in one account for all, a worker could have it answer at the subjects that delete
+    streams. The account of the nodes imports exactly what nodes need of it.
+    """
 
     operator: KeyPair
     system: KeyPair
-    account: KeyPair
+    store: KeyPair
+    nodes: KeyPair
 
     @classmethod
     def new(cls) -> FleetKeys:
-        return cls(KeyPair.new("operator"), KeyPair.new("account"), KeyPair.new("account"))
+        return cls(*map(KeyPair.new, _SEEDS))
 
     @classmethod
     def read(cls, text: str) -> FleetKeys:
         """Read what `text` wrote. Raises `CredentialsError`."""
         seeds = text.split()
         if len(seeds) != len(_SEEDS):
-            raise CredentialsError("It has not three seeds.")
+            raise CredentialsError(f"It has not {len(_SEEDS)} seeds.")
         return cls(*(KeyPair.of_seed(role, seed) for role, seed in zip(_SEEDS, seeds, strict=True)))
 
     def text(self) -> str:
         """The seeds, one a line. Who has them can make credentials of every role."""
-        return "".join(f"{key.seed}\n" for key in (self.operator, self.system, self.account))
+        return "".join(f"{key.seed}\n" for key in (self.operator, self.system, self.store, self.nodes))
 
     def server_config(self) -> str:
         """For the configuration of every server: the operator, and the accounts that it has signed."""
         operator = signed_claims(
             self.operator,
             self.operator,
-            _ACCOUNT,
+            "DRAGOMAN",
             {"type": "operator", "system_account": self.system.public},
         )
-        accounts = "".join(
-            f"  {key.public}: {self._account(name, key)}\n"
-            for name, key in ((_SYSTEM, self.system), (_ACCOUNT, self.account))
-        )
+        nodes_have = (STATUS, GATEWAY_STATUS, drain_subject("*"))
+        accounts = {
+            self.system: self._account("SYSTEM", self.system),
+            self.store: self._account(
+                "DRAGOMAN_STORE",
+                self.store,
+                storage=_NO_LIMIT,
+                services=_STORE_SERVICES,
+                news=_STORE_NEWS,
+                uses={self.nodes: nodes_have},
+            ),
+            self.nodes: self._account(
+                "DRAGOMAN_NODES",
+                self.nodes,
+                services=nodes_have,
+                uses={self.store: _STORE_SERVICES},
+                hears={self.store: _STORE_NEWS},
+            ),
+        }
+        preloaded = "".join(f"  {key.public}: {jwt}\n" for key, jwt in accounts.items())
         return (
             f"operator: {operator}\nsystem_account: {self.system.public}\n"
-            f"resolver: MEMORY\nresolver_preload: {{\n{accounts}}}\n"
+            f"resolver: MEMORY\nresolver_preload: {{\n{preloaded}}}\n"
         )
 
     def credentials(self, role: FleetRole, name: str) -> Credentials:
-        """New ones for the node with this name."""
+        """New ones for the node with this name, or for an operator."""
         user = KeyPair.new("user")
         claims = {**permissions(role, name).claims(), "tags": [role]}
-        return Credentials(signed_claims(self.account, user, name, claims), user)
+        return Credentials(
+            signed_claims(self.store if role == "admin" else self.nodes, user, name, claims), user
+        )
 
     def system_credentials(self, name: str) -> Credentials:
         """New ones that can ask the servers about themselves, and nothing else."""
@@ -204,9 +230,48 @@ class FleetKeys:
         claims = Permissions(("$SYS.REQ.SERVER.PING.>",), (f"_INBOX.{name}.>",)).claims()
         return Credentials(signed_claims(self.system, user, name, claims), user)
 
-    def _account(self, name: str, key: KeyPair) -> str:
-        storage = _NO_LIMIT if key is self.account else 0
+    def _account(
+        self,
+        name: str,
+        key: KeyPair,
+        *,
+        storage: int = 0,
+        services: Iterable[str] = (),
+        news: Iterable[str] = (),
+        uses: Mapping[KeyPair, Iterable[str]] = {},
+        hears: Mapping[KeyPair, Iterable[str]] = {},
+    ) -> str:
+        """What an account may store, what it offers to others, and what it takes from them."""
         limits = dict.fromkeys(_ACCOUNT_LIMITS, _NO_LIMIT) | dict.fromkeys(_STORAGE_LIMITS, storage)
-        return signed_claims(
-            self.operator, key, name, {"type": "account", "limits": {**limits, "wildcards": True}}
-        )
+        exports = [
+            # Several messages may answer one request.
+            *(
+                {"name": each, "subject": each, "type": "service", "response_type": "Stream"}
+                for each in services
+            ),
+            *({"name": each, "subject": each, "type": "stream"} for each in news),
+        ]
+        imports = [
+            {"name": each, "subject": each, "local_subject": each, "account": owner.public, "type": kind}
+            for kind, taken in (("service", uses), ("stream", hears))
+            for owner, subjects in taken.items()
+            for each in subjects
+        ]
+        claims: dict[str, object] = {
+            "type": "account",
+            "limits": {**limits, "wildcards": True},
+            "exports": exports,
+            "imports": imports,
+        }
+        return signed_claims(self.operator, key, name, claims)
+
+
+# What nodes use of JetStream: reads and writes of messages. Nothing that makes, changes or deletes a stream, and no
+# consumers, which send what is stored to any subject.
+_STORE_SERVICES = (
+    *_written(JOURNAL_SUBJECTS, SNAPSHOT_SUBJECTS, INDEX_SUBJECTS, AUDIT_SUBJECTS),
+    *_written(LEASE_SUBJECTS, RESPONSE_SUBJECTS, SECRET_SUBJECTS),
+    *_read(JOURNALS, SNAPSHOTS, INDEX, LEASES, RESPONSES, SECRETS, AUDIT),
+    *_erased(JOURNALS, SNAPSHOTS, INDEX, RESPONSES),
+)
+_STORE_NEWS = (f"{NEWS}.>",)

@@ -36,11 +36,18 @@ _MOST_LOCAL = 16
 
 
 @contextmanager
-def response_store(database: Database | None, content: JournalContent) -> Iterator[ResponseStore | None]:
-    """Open the store of responses. It is in memory if `content` forbids to store what is said. None: there is none."""
+def response_store(
+    database: Database | None, content: JournalContent, shared: ResponseStore | None = None
+) -> Iterator[ResponseStore | None]:
+    """Open the store of responses. It is in memory if `content` forbids to store what is said. None: there is none.
+
+    `shared`: that of the fleet, if this server is one of its gateways.
+    """
     if content != "full":
         with SqliteResponses.in_memory() as store:
             yield store
+    elif shared is not None:
+        yield shared
     else:
         yield None if database is None else SqliteResponses(database)
 

@@ -1,10 +1,10 @@
-"""Metrics in the text format of Prometheus. Every label has a fixed set of values that no client can extend."""
+"""Metrics in the text format of Prometheus. No client can extend the set of values that a label has."""
 
 from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from dragoman.lm import UsagePart
 
@@ -15,8 +15,10 @@ _SECONDS = (0.1, 0.5, 1, 5, 10, 30, 60, 300, 900, 3_600)
 
 
 class Metrics:
-    def __init__(self, models: Iterable[str]) -> None:
-        self._models = frozenset(models)
+    def __init__(self, models: Callable[[], Iterable[str]]) -> None:
+        """`models` returns the ids of the models that there are now: those of a fleet come and go."""
+        self._models = models
+        self._known_models: frozenset[str] = frozenset()
         self._requests: Counter[tuple[str, int]] = Counter()
         self._responses: Counter[tuple[str, str]] = Counter()
         self._tokens: Counter[tuple[str, str]] = Counter()
@@ -41,7 +43,9 @@ class Metrics:
                 self._tokens[self._known(model), direction] += count
 
     def _known(self, model: str) -> str:
-        return model if model in self._models else "other"
+        if model not in self._known_models:
+            self._known_models |= frozenset(self._models())
+        return model if model in self._known_models else "other"
 
     def text(self) -> str:
         return "\n".join((*self._lines(), ""))

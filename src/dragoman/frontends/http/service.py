@@ -83,7 +83,7 @@ class HttpService:
         self._saver = ResponseSaver(serve, self.histories, self.conversations)
         # The tasks of background responses: the event loop holds no strong reference to them.
         self._tasks: set[asyncio.Task[None]] = set()
-        self.metrics = Metrics(model.id for model in models.infos())
+        self.metrics = Metrics(lambda: (model.id for model in models.infos()))
         self._under_way = 0
 
     def model(self, model_id: str, client: HttpClient) -> LanguageModel:

@@ -1,0 +1,96 @@
+"""`dragoman serve` as a gateway of a fleet: what it has beside a server of one machine."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from dragoman import __version__
+from dragoman.backends.remote.fleet import Fleet
+from dragoman.backends.remote.other_nodes import FleetNodes
+from dragoman.backends.remote.question_mirror import QuestionMirror
+from dragoman.config import FleetConfig
+from dragoman.fleet.cancelling import GatewayCancels
+from dragoman.fleet.connection import FleetConnection, Received
+from dragoman.fleet.joining import joined, node_name
+from dragoman.fleet.lease import NodeLease
+from dragoman.fleet.messages import STATUS_FORM, NodeStatus
+from dragoman.fleet.responses import JetStreamResponses
+from dragoman.fleet.streams import check_streams
+from dragoman.fleet.subjects import GATEWAY_STATUS
+from dragoman.frontends.http.service import HttpService
+from dragoman.journal.jetstream.journals import JetStreamJournals
+from dragoman.models import Models
+
+__all__ = ["Gateway"]
+
+
+@dataclass(frozen=True, slots=True)
+class Gateway:
+    """The fleet, as a gateway uses it: shared journals and responses, and the models of the workers."""
+
+    connection: FleetConnection
+    lease: NodeLease
+    journals: JetStreamJournals
+    responses: JetStreamResponses
+    fleet: Fleet
+    cancels: GatewayCancels
+
+    @classmethod
+    @asynccontextmanager
+    async def joined(cls, config: FleetConfig, name: str | None = None) -> AsyncIterator[Gateway]:
+        """Join the fleet, until the end of the block. Raises `FleetUnavailable` or `NameTaken`."""
+        node = node_name(config, "gateway", name)
+        async with joined(config, node) as connection:
+            await check_streams(connection)
+            # It has nothing to end at a fence: what a worker says is shown by the worker's lease, not by this one.
+            async with NodeLease.held(connection, node, "gateway", lives_on=True) as lease:
+                journals = JetStreamJournals(connection, lease)
+                fleet = Fleet.on(connection, node, journals)
+                try:
+                    await fleet.refresh()
+                    yield cls(
+                        connection,
+                        lease,
+                        journals,
+                        JetStreamResponses(connection),
+                        fleet,
+                        GatewayCancels(connection),
+                    )
+                finally:
+                    await fleet.close()
+
+    @asynccontextmanager
+    async def serving(self, models: Models, service: HttpService) -> AsyncIterator[None]:
+        """Let people decide here about what workers ask, and other nodes reach this one, until the end of the block."""
+        node = self.lease.node
+
+        async def say_status(received: Received) -> None:
+            await self.connection.answer(received, STATUS_FORM.encode(self._status()))
+
+        models.other_nodes = FleetNodes(self.connection, node)
+        forget = await self.connection.subscribe(GATEWAY_STATUS, say_status)
+        try:
+            async with (
+                QuestionMirror.running(self.connection, node, models.permissions.inbox),
+                self.cancels.taken(node, service.background.stop),
+            ):
+                yield
+        finally:
+            await forget()
+
+    def _status(self) -> NodeStatus:
+        return NodeStatus(
+            self.lease.node,
+            self.lease.incarnation,
+            "gateway",
+            __version__,
+            streams=sum(self.fleet.streams_with.values()),
+            seconds_left=self.lease.seconds_left(),
+            renewal_seconds=self.lease.renewal_seconds,
+            host=socket.gethostname(),
+            pid=os.getpid(),
+        )
