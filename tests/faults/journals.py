@@ -33,8 +33,8 @@ class Journalled:
     broken: list[str] = field(default_factory=list)
     # How often each word is in the replies of all journals.
     words: Counter[str] = field(default_factory=Counter)
-    # The journal that has each word.
-    holders: dict[str, str] = field(default_factory=dict)
+    # The journal that has each word, and the number of its event there.
+    places: dict[str, tuple[str, int]] = field(default_factory=dict)
     # The journals that have words of a chat, by its name.
     journals: dict[str, set[str]] = field(default_factory=dict)
 
@@ -68,10 +68,13 @@ async def journalled_in(store: JournalStore) -> Journalled:
             found.broken.append(f"J1: the journal {info.id} has gaps")
         if await store.state(info.id) is None or await store.claim(info.id, info.sequence) != "ours":
             found.broken.append(f"J1: the journal {info.id} cannot be taken up")
+        for entry in entries:
+            if isinstance(entry.event, TextSaid):
+                for word in WORD.findall(entry.event.text):
+                    found.places[word] = info.id, entry.sequence
         for text in _replies(entries):
             for word in WORD.findall(text):
                 found.words[word] += 1
-                found.holders.setdefault(word, info.id)
                 found.journals.setdefault(name_of(word)[:1], set()).add(info.id)
     found.broken += [
         f"J1: {word} is journalled {times} times" for word, times in found.words.items() if times > 1

@@ -68,7 +68,8 @@ class Proxy:
                 for way in ways:
                     way.cancel()
                 await asyncio.gather(*ways, return_exceptions=True)
-        except OSError:
+        except (OSError, asyncio.CancelledError):
+            # asyncio would report a handler that was cancelled. It is at its end anyway.
             pass
         finally:
             writer.close()

@@ -1,0 +1,158 @@
+"""What the fleet wrote to JetStream, after a run: one history for each journal, and nothing by a former owner."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import pairwise
+
+import msgspec
+
+from dragoman.fleet.connection import FleetConnection
+from dragoman.fleet.lease import LeaseRecord
+from dragoman.fleet.stored import StoredMessage, stored_after
+from dragoman.fleet.subjects import JOURNAL_SUBJECTS, JOURNALS, LEASE_SUBJECTS
+from dragoman.journal.jetstream.head import JournalHead
+from faults.chat import name_of
+from fleet_faults.talk import Talk
+from fleet_faults.world import LEASE_HISTORY
+
+__all__ = ["JournalWrite", "LeaseLife", "former_owners_shown", "lives_of", "one_history", "read_leases", "read_writes"]
+
+# Between a server that stores and one that expires; all have one clock here.
+_CLOCK_SECONDS = 0.2
+
+
+@dataclass(frozen=True)
+class JournalWrite:
+    """A message of a journal, and when it was stored."""
+
+    at: float
+    head: JournalHead
+
+
+@dataclass(frozen=True)
+class LeaseLife:
+    """An incarnation, by its lease: from when to when it may have owned journals."""
+
+    node: str
+    incarnation: str
+    begin: float
+    end: float
+
+    def covers(self, moment: float) -> bool:
+        return self.begin - _CLOCK_SECONDS <= moment <= self.end + _CLOCK_SECONDS
+
+
+async def read_writes(connection: FleetConnection) -> dict[str, list[JournalWrite]]:
+    """All messages of each journal, in the order in which they were stored."""
+    found: dict[str, list[JournalWrite]] = {}
+    for message in await stored_after(connection, JOURNALS, f"{JOURNAL_SUBJECTS}.*"):
+        head = JournalHead.read(message)
+        found.setdefault(head.info.id, []).append(JournalWrite(_stored_at(message), head))
+    return found
+
+
+async def read_leases(connection: FleetConnection, lease_seconds: float) -> list[LeaseLife]:
+    messages = await stored_after(connection, LEASE_HISTORY, f"{LEASE_SUBJECTS}.*")
+    return lives_of(
+        [
+            (_stored_at(message), message.subject.rpartition(".")[2], _record(message))
+            for message in messages
+        ],
+        lease_seconds,
+    )
+
+
+def lives_of(
+    messages: Iterable[tuple[float, str, LeaseRecord | None]], lease_seconds: float
+) -> list[LeaseLife]:
+    """The lives that these messages show: each with its moment, its node, and its record if it has one."""
+    open_: dict[str, LeaseLife] = {}
+    lives: list[LeaseLife] = []
+    for at, node, record in messages:
+        known = open_.pop(node, None)
+        if known is not None and record is not None and record.incarnation == known.incarnation:
+            open_[node] = LeaseLife(node, known.incarnation, known.begin, at + lease_seconds)
+            continue
+        if known is not None:
+            lives.append(LeaseLife(node, known.incarnation, known.begin, min(known.end, at)))
+        if record is not None and record.incarnation:
+            open_[node] = LeaseLife(node, record.incarnation, at, at + lease_seconds)
+    return [*lives, *open_.values()]
+
+
+def one_history(journal: str, writes: Sequence[JournalWrite], lives: Mapping[str, LeaseLife]) -> list[str]:
+    """What is wrong with the messages of a journal. `lives`: by incarnation."""
+    found = []
+    for write in writes:
+        head = write.head
+        life = lives.get(head.incarnation)
+        if head.incarnation and (life is None or write.at < life.begin - _CLOCK_SECONDS):
+            found.append(f"{journal}: {head.node} {head.incarnation} wrote without a lease")
+    for before, write in pairwise(writes):
+        old, new = before.head, write.head
+        if new.is_deleted:
+            continue
+        where = f"{journal}, epoch {old.epoch} to {new.epoch}"
+        if new.epoch < old.epoch:
+            found.append(f"{where}: written by a former owner, {new.node}")
+        if new.epoch == old.epoch and new.incarnation not in ("", old.incarnation) and old.incarnation:
+            found.append(f"{where}: {new.node} wrote, and {old.node} owned it")
+        if new.last != old.last + new.count or (new.count and new.first != old.last + 1):
+            found.append(f"{where}: events {new.first} to {new.last} come after event {old.last}")
+        if new.epoch > old.epoch:
+            owner = lives.get(old.incarnation)
+            claimed = lives.get(new.incarnation)
+            if owner is not None and owner.node != new.node and write.at < owner.end - _CLOCK_SECONDS:
+                found.append(f"{where}: taken from {old.node}, whose lease lived until {owner.end - write.at:.1f} s later")
+            if claimed is not None and not claimed.covers(write.at):
+                found.append(f"{where}: claimed by {new.node} without a lease")
+    return found
+
+
+def former_owners_shown(
+    talks: Iterable[Talk],
+    writes: Mapping[str, Sequence[JournalWrite]],
+    places: Mapping[str, tuple[str, int]],
+) -> list[str]:
+    """N2: words that came to a chat after another node had taken the conversation of the agent that said them.
+
+    `places`: of words that are journalled, the journal and the number of the event.
+    """
+    # The journal of each agent's process, and the last epoch in which it spoke.
+    owned: dict[int, tuple[str, int]] = {}
+    for word, (journal, sequence) in places.items():
+        epoch = next(w.head.epoch for w in writes[journal] if w.head.first <= sequence <= w.head.last)
+        pid = _pid_of(word)
+        owned[pid] = journal, max(epoch, owned.get(pid, ("", 0))[1])
+    found = []
+    for talk in talks:
+        for word, heard_at in talk.heard_at.items():
+            if (pid := _pid_of(word)) in owned:
+                journal, epoch = owned[pid]
+                taken = next((w for w in writes[journal] if w.head.epoch > epoch), None)
+                if taken is not None and heard_at > taken.at + _CLOCK_SECONDS:
+                    late = heard_at - taken.at
+                    found.append(
+                        f"N2: {name_of(word)} came to chat {talk.chat.name} {late:.2f} s after {taken.head.node} took {journal}"
+                    )
+    return found
+
+
+def _pid_of(word: str) -> int:
+    return int(word.partition("@")[2].partition(".")[0])
+
+
+def _stored_at(message: StoredMessage) -> float:
+    # With nanoseconds, which Python does not read.
+    text = message.headers["Nats-Time-Stamp"].rstrip("Z")
+    whole, _, fraction = text.partition(".")
+    return datetime.fromisoformat(f"{whole}+00:00").timestamp() + float(f"0.{fraction or 0}")
+
+
+def _record(message: StoredMessage) -> LeaseRecord | None:
+    if message.is_marker or not message.data:
+        return None
+    return msgspec.json.decode(message.data, type=LeaseRecord)
