@@ -11,19 +11,21 @@ import tempfile
 import time
 from pathlib import Path
 
-from fleet_faults.plan import SHORT_SEEDS, plan_of
+from fleet_faults.plan import CELLS, SHORT_SEEDS, FleetPlan, plan_of
 from fleet_faults.report import FleetReport
 from fleet_faults.run import run_plan
 
 
-async def _all(seeds: list[int], folder: Path, jobs: int, seconds: float, *, keeps: bool) -> FleetReport:
+async def _all(
+    plans: list[FleetPlan], folder: Path, jobs: int, seconds: float, *, keeps: bool
+) -> FleetReport:
     report = FleetReport()
-    waiting = list(reversed(seeds))
+    waiting = list(reversed(plans))
     limit = time.monotonic() + seconds
 
     async def work() -> None:
         while waiting and time.monotonic() < limit:
-            plan = plan_of(waiting.pop())
+            plan = waiting.pop()
             place = folder / str(plan.seed)
             outcome = await run_plan(plan, place)
             report.add(outcome)
@@ -45,6 +47,13 @@ async def _all(seeds: list[int], folder: Path, jobs: int, seconds: float, *, kee
 def main() -> int:
     parser = argparse.ArgumentParser(prog="make test-fleet", description=__doc__)
     parser.add_argument("--seed", type=int, action="append", help="only this one; may be given again")
+    parser.add_argument(
+        "--fault",
+        action="append",
+        default=[],
+        choices=[" ".join(cell) for cell in CELLS],
+        help="this one in every run, instead of those that it is the turn of; may be given again",
+    )
     parser.add_argument("--minutes", type=float, help="begin no run after this, and take as many seeds as there is time for")
     parser.add_argument("--jobs", type=int, default=3, help="runs side by side (%(default)s)")
     parser.add_argument("--json", type=Path, help="write the counts there")
@@ -55,7 +64,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="fleet-", ignore_cleanup_errors=True) as temporary:
         report = asyncio.run(
             _all(
-                seeds,
+                [plan_of(seed, arguments.fault) for seed in seeds],
                 arguments.keep or Path(temporary),
                 arguments.jobs,
                 (arguments.minutes or 60) * 60,

@@ -6,6 +6,7 @@ every role; everything else is drawn by the seed.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import Literal, TypeAlias, get_args
@@ -77,10 +78,13 @@ class FleetPlan:
         return f"seed {self.seed} (lease {self.lease_seconds} s): {faults}"
 
 
-def plan_of(seed: int, faults: int = _FAULTS_OF_A_RUN) -> FleetPlan:
+def plan_of(seed: int, only: Sequence[str] = ()) -> FleetPlan:
+    """`only`: the faults, by role and kind, instead of those that it is the turn of."""
     random = Random(seed)
-    # Cells in the order of a walk that visits all of them, whatever the number of faults of a run.
-    cells = [CELLS[(seed * faults + number) % len(CELLS)] for number in range(faults)]
+    first = seed * _FAULTS_OF_A_RUN
+    cells = [cell for cell in CELLS if " ".join(cell) in only]
+    # In the order of a walk that visits all of them.
+    cells = cells or [CELLS[number % len(CELLS)] for number in range(first, first + _FAULTS_OF_A_RUN)]
     is_usual = any(role in NATS_ROLES for role, _ in cells) or random.random() < 0.2  # noqa: PLR2004
     return FleetPlan(
         seed,

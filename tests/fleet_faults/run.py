@@ -29,7 +29,7 @@ _RECOVERY_SECONDS = 120.0
 _GONE_SECONDS = 10.0
 _MOST_SHOWN = 5
 # Which worker is hit: usually the one that is busiest.
-_BUSIEST = 0.7
+_BUSIEST = 0.9
 
 
 @dataclass

@@ -135,6 +135,7 @@ class FleetWorld:
         self.cluster = NatsCluster(folder / "nats", has_roles=False)
         self._sizes = workers, gateways
         self._mark = uuid.uuid4().hex
+        self._editors: dict[str, HttpEditor] = {}
         self.workers: list[FleetNode] = []
         self.gateways: list[FleetNode] = []
 
@@ -145,7 +146,9 @@ class FleetWorld:
     async def start(self) -> None:
         await self.cluster.start()
         # What leases were: the stream itself has the last message of each only.
-        history = StreamConfig(name=LEASE_HISTORY, mirror=StreamSource(name=LEASES), num_replicas=3)
+        history = StreamConfig(
+            name=LEASE_HISTORY, mirror=StreamSource(name=LEASES), num_replicas=3, allow_direct=True
+        )
         await self.cluster.prepare(history)
         workers, gateways = self._sizes
         self.workers = [await self._node("worker", f"w{number}") for number in range(1, workers + 1)]
@@ -165,7 +168,13 @@ class FleetWorld:
         fleet = self.cluster.config(role, name, ports)
         arguments = json.dumps({"folder": str(folder / "agents")})
         command = [sys.executable, "-m", "fake_agent.faulty", arguments]
-        models = f'[models.fake]\nkind = "acp"\nagent = "demo"\ncommand = {json.dumps(command)}\n'
+        # A conversation belongs to its folder, so all workers have the same.
+        project = self.folder / "project"
+        project.mkdir(exist_ok=True)
+        models = (
+            f'[models.fake]\nkind = "acp"\nagent = "demo"\ncommand = {json.dumps(command)}\n'
+            f"cwd = {json.dumps(str(project))}\n"
+        )
         (folder / "dragoman.toml").write_text(
             f"{models if role == 'worker' else ''}"
             f'[fleet]\nurl = {json.dumps(fleet.urls)}\nname = "{name}"\n'
@@ -198,7 +207,9 @@ class FleetWorld:
                 await asyncio.sleep(0.1)
 
     def editor(self, gateway: FleetNode) -> HttpEditor:
-        return HttpEditor(gateway.port, PATIENCE_SECONDS, stores=True)
+        if gateway.name not in self._editors:
+            self._editors[gateway.name] = HttpEditor(gateway.port, PATIENCE_SECONDS, stores=True)
+        return self._editors[gateway.name]
 
     def notes(self) -> list[dict[str, Any]]:
         return [note for worker in self.workers for note in worker.notes]
@@ -221,6 +232,8 @@ class FleetWorld:
                 node.signal(signal.SIGKILL)
                 assert node.process is not None
                 node.process.wait()
+        for editor in self._editors.values():
+            await editor.hang_up()
         for pid in self.remaining():
             with suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
