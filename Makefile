@@ -55,7 +55,7 @@ test: $(VENV)/dev.stamp $(EXTENSION)/node_modules/.stamp ## the tests that need 
 	@$(BIN)/python -m pytest -n 3 --dist worksteal -m "not long" --hypothesis-profile=short $(ARGS)
 
 test-long: $(VENV)/dev.stamp ## the long ones: end to end, through many processes; and every search at its whole length
-	@$(BIN)/python -m pytest -n 3 -m "long or hypothesis" $(ARGS)
+	@$(BIN)/python -m pytest -n 3 --dist worksteal -m "long or hypothesis" $(ARGS)
 
 test-faults: $(VENV)/dev.stamp ## faults in every state, one or two at a time, through real processes: hundreds of runs; ARGS="--seed 7" repeats one
 	@PYTHONPATH=tests $(BIN)/python -m faults $(ARGS)
@@ -148,8 +148,8 @@ everything-quick: $(VENV)/dev.stamp ## the same for seconds each, and all that w
 coverage: $(VENV)/dev.stamp $(EXTENSION)/node_modules/.stamp ## branch coverage of the whole package, by all tests that need nothing but Python and Node
 	@$(BIN)/python -m pytest -n 3 --cov --cov-report=term-missing:skip-covered --cov-fail-under=90 $(ARGS)
 
-# What decides, and does nothing else: of backends/agent, all that docs/architecture.md says is without I/O. Hypothesis looks in the same places each time: a branch is taken, or it is not.
-CORE_TESTS := tests/acp_wire tests/agent tests/checker tests/conversations tests/fleet tests/forms tests/journal tests/lm tests/loop tests/permissions tests/policy tests/tools tests/security/test_hostile_agent.py tests/fuzz/test_fuzz_found.py
+# What decides, and does nothing else: of backends/agent, all that docs/architecture.md says is without I/O. Hypothesis looks in the same places each time, and in few: a branch is taken, or it is not, and `make test-long` searches.
+CORE_TESTS := tests/acp_wire tests/agent tests/checker tests/conversations tests/fleet/test_hints.py tests/fleet/test_placement.py tests/fleet/test_window.py tests/forms tests/journal tests/lm tests/loop tests/permissions tests/policy tests/tools tests/security/test_hostile_agent.py tests/fuzz/test_fuzz_found.py
 CORE := diffs.py globs.py forms/check.py forms/extraction.py lm/*.py loop/*.py permissions/*.py tools/*.py tools/when/*.py checker/check.py checker/probes.py checker/verdicts.py \
   $(patsubst %,conversations/%.py,context history identify ids records vscode_results) \
   $(patsubst %,fleet/%.py,hints placement window) \
@@ -160,7 +160,7 @@ CORE := diffs.py globs.py forms/check.py forms/extraction.py lm/*.py loop/*.py p
 comma := ,
 space := $(subst ,, )
 coverage-core: $(VENV)/dev.stamp ## every branch of the core, taken by its own tests: anything less fails
-	@CI=true $(BIN)/python -m pytest -q -n 3 -m "not long" $(CORE_TESTS) --cov --cov-report= $(ARGS)
+	@CI=true $(BIN)/python -m pytest -q -n 3 --dist worksteal -m "not long" --hypothesis-profile=short $(CORE_TESTS) --cov --cov-report= $(ARGS)
 	@$(BIN)/coverage report --skip-covered --fail-under=100 --include='$(subst $(space),$(comma),$(strip $(addprefix src/dragoman/,$(CORE))))'
 
 PICTURE := docs/images/demo.svg

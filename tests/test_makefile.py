@@ -58,12 +58,42 @@ def _run_here() -> set[str]:
     return set(re.findall(r'(?:_make\(|"make", )"([a-z-]+)"', Path(__file__).read_text("utf-8")))
 
 
+def _in_ci() -> set[str]:
+    stages = re.findall(r"^(?:stage|retry|beside) ([a-z -]+)$", _CI, re.MULTILINE)
+    return {target for each in stages for target in each.split()}
+
+
 def test_every_target_is_run_by_ci_or_by_a_test() -> None:
-    in_ci = set(re.findall(r"^(?:stage|retry) ([a-z-]+)$", _CI, re.MULTILINE))
+    in_ci = _in_ci()
     assert in_ci <= _targets()
     assert "everything-quick" in in_ci
     run = in_ci | set(QUICK) | _run_here()
     assert _targets() - run == set(_EXCEPTIONS)
+
+
+@pytest.mark.parametrize(
+    ("broken", "ran"),
+    [
+        ("", "passed"),
+        ("lint", "FAILED"),
+        ("test-vscode", "passed at second run"),
+        ("test-openwebui", "passed at second run"),
+    ],
+)
+def test_ci_runs_every_stage_and_says_how_each_ended(tmp_path: Path, broken: str, ran: str) -> None:
+    """With a Makefile whose targets do nothing but count; the broken one fails the first time."""
+    (tmp_path / ".ci").mkdir()
+    shutil.copy(ROOT / ".ci" / "run", tmp_path / ".ci")
+    (tmp_path / "Makefile").write_text(
+        f".venv/dev.stamp:\n%:\n\t@echo $@ >> order; "
+        f"[ $@ != '{broken}' ] || [ $$(grep -cx -- $@ order) = 2 ]\n"
+    )
+    done = subprocess.run((tmp_path / ".ci" / "run",), capture_output=True, text=True, check=False)
+    table = dict(re.findall(r"^  ([a-z-]+) +(\S.*?) +\d+s$", done.stdout, re.MULTILINE))
+    assert table == {target: ran if target == broken else "passed" for target in _in_ci()}, done
+    assert done.returncode == (ran == "FAILED")
+    runs = (tmp_path / "order").read_text().split()
+    assert runs.count(broken) == (2 if "second" in ran else 1 if broken else 0)
 
 
 def test_what_takes_long_has_a_quick_form() -> None:

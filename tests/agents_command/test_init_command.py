@@ -49,7 +49,7 @@ def _init(home: Path, *words: str, columns: int = 100) -> Iterator[Terminal]:
         yield terminal
 
 
-@pytest.mark.parametrize("columns", [60, 100])
+@pytest.mark.parametrize("columns", [pytest.param(60, marks=pytest.mark.long), 100])
 def test_from_an_empty_home_to_a_model_that_answers(home: Path, file: Path, columns: int) -> None:
     _offer(home)
     with _init(home, columns=columns) as terminal:
@@ -105,7 +105,7 @@ _OTHER_LOGIN = {
 }
 
 
-@pytest.mark.parametrize("refused", ["session/new", "session/prompt"])
+@pytest.mark.parametrize("refused", ["session/new", pytest.param("session/prompt", marks=pytest.mark.long)])
 def test_a_missing_login_is_offered_by_the_agents_own_command(
     home: Path, file: Path, account: Path, refused: str
 ) -> None:
@@ -129,6 +129,7 @@ def test_a_missing_login_is_offered_by_the_agents_own_command(
     assert file.read_text() == _TABLE
 
 
+@pytest.mark.long
 def test_a_login_that_fails_is_offered_again(home: Path, account: Path) -> None:
     _offer(home, account=str(account), methods=[_OTHER_LOGIN, _TERMINAL_LOGIN])
     with _init(home, "--agent", "packaged", columns=900) as terminal:
@@ -161,6 +162,7 @@ def test_a_way_that_the_agent_goes_alone_is_written_as_auth(home: Path, file: Pa
     assert file.read_text() == f'{_TABLE}auth = "web"\n'
 
 
+@pytest.mark.long
 def test_an_agent_that_names_no_way_to_log_in_waits_for_one_elsewhere(
     home: Path, file: Path, account: Path
 ) -> None:

@@ -308,7 +308,7 @@ def test_deleting_a_response_deletes_what_http_clients_get_of_it(
     assert main(["conversations", "delete", _RESPONSE]) == 0
     assert f"Conversation {_RESPONSE} is deleted." in capsys.readouterr().out
     with Database.open(state) as database:
-        assert SqliteResponses(database).find(_RESPONSE, "http:") is None
+        assert asyncio.run(SqliteResponses(database).find(_RESPONSE, "http:")) is None
         # As with DELETE /v1/responses/{id}.
         assert asyncio.run(SqliteJournals(database).find("httpagenthttpage")) is None
     assert b"One two." not in b"".join(path.read_bytes() for path in state.glob("dragoman.db*"))

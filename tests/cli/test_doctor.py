@@ -135,7 +135,9 @@ def test_i4_an_agent_that_is_started_so_that_it_does_not_ask_is_warned_of(
 @pytest.mark.usefixtures("home")
 @pytest.mark.parametrize("line", ["doctor", "doctor asks", "chat asks -p hello"])
 def test_i4_a_caution_is_printed_once(line: str, capsys: pytest.CaptureFixture[str]) -> None:
-    configure('[models.asks]\nkind = "acp"\nagent = "qwen"\ncommand = ["dragoman", "demo-agent"]\n')
+    configure(
+        '[models.asks]\nkind = "acp"\nagent = "qwen"\ncommand = ["dragoman", "demo-agent", "--pace", "instant"]\n'
+    )
     assert main(line.split()) == 0
     shown = capsys.readouterr()
     findings, _, _ = (shown.out + shown.err).partition("\n\nNext: ")

@@ -12,7 +12,7 @@ import pytest
 
 from dragoman.cli import chat, demo, entry, main
 from dragoman.config import BUILTIN_MODELS
-from dragoman.frontends.terminal import ChatOptions
+from dragoman.frontends.terminal.entry import ChatOptions
 from dragoman.lm import LanguageModelError
 from dragoman.tools.declaration import DeclarationError
 from dragoman.tools.registry import RegistryError

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dragoman.cli import chat, main
-from dragoman.frontends.terminal import ChatOptions
+from dragoman.frontends.terminal.entry import ChatOptions
 
 _FILE = '[models.helper]\nkind = "acp"\ncommand = ["make", "me-an-agent"]\n'
 _TOLD = 'dragoman.toml:1: the model "helper" starts: make me-an-agent. It gets all\nenvironment variables\n'

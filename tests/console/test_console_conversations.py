@@ -87,6 +87,7 @@ async def test_a_conversation_in_the_list(journals: SqliteJournals, conversation
         "sequence": 2,
         "state": "stored",
         "owner": None,
+        "node": None,
         "questions": 0,
     }
     assert await _ids(conversations, ALL, ConsoleScope("alice", "http:a")) == ["c1"]

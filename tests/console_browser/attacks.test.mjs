@@ -1,6 +1,7 @@
 // Attacks from the web and from other programs, while somebody is signed in. Each must leave the question as it was.
 import assert from 'node:assert/strict';
-import { after, before, test } from 'node:test';
+import { test } from 'node:test';
+import { forAllTests } from '../browser/lifetime.mjs';
 import { asking, curlJson } from './clients.mjs';
 import { output, until } from './children.mjs';
 import { Elsewhere, fetchPage, formPage } from './elsewhere.mjs';
@@ -15,11 +16,11 @@ withConsole({ proxy: 'keep' }, (...started) => {
   [browser, served] = started;
 });
 
-before(async () => {
+const start = async () => {
   site = await Elsewhere.start(pages);
-});
+};
 
-after(() => site?.stop());
+forAllTests(start, () => site?.stop());
 
 const YES = { decision: 'allow', level: 'always' };
 

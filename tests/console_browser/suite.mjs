@@ -1,5 +1,6 @@
 // One browser and one server for the tests of a file. What failed leaves pictures, and the terminal of the server.
-import { after, afterEach, before } from 'node:test';
+import { afterEach } from 'node:test';
+import { forAllTests } from '../browser/lifetime.mjs';
 import { Browser } from './browser.mjs';
 import { Served } from './served.mjs';
 
@@ -8,15 +9,17 @@ export function withConsole(options, ready) {
   let browser;
   let served;
 
-  before(async () => {
+  const start = async () => {
     [browser, served] = await Promise.all([Browser.start(), Served.start(options)]);
     ready(browser, served);
-  });
+  };
 
-  after(async () => {
+  const stop = async () => {
     await browser?.close();
     await served?.stop();
-  });
+  };
+
+  forAllTests(start, stop);
 
   afterEach(async (context) => {
     if (!context.passed) {

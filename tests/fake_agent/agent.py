@@ -24,6 +24,7 @@ one argument is a JSON object of options:
     state           {…}: what it says of the modes and options of a session that it opens, and remembers what it is told
     takes_not       values of modes and options that it refuses
     lost            values of modes and options, and ways to log in, that it never answers for
+    swaps           {wanted: taken}: values of modes and options that it says it takes, and reports another one of
     commands        what it says of its commands, when a session has begun
     login_file      it is logged in when that file is there, as after a login in a terminal
 """
@@ -37,12 +38,11 @@ import os
 import sys
 from collections.abc import Coroutine
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from dragoman.acp.messages import HttpServer, StdioServer
-from dragoman.demo.mcp import ToolClient
 from dragoman.jsonrpc import (
     METHOD_NOT_FOUND,
     ErrorResponse,
@@ -55,9 +55,11 @@ from dragoman.jsonrpc import (
     connect_stdio,
 )
 
+if TYPE_CHECKING:
+    from dragoman.demo.mcp import ToolClient
+
 # It runs as a script, and the developers' tools are not installed.
 sys.path.insert(0, str(Path(__file__).parents[2]))
-from devtools.mcp_over_http import connect
 
 # Between two looks whether a gate is open.
 _LOOK_SECONDS = 0.01
@@ -174,10 +176,13 @@ class Agent:
             return
         if value in self.options.get("lost", []):
             return
+        taken = self.options.get("swaps", {}).get(value, value)
+        if taken != value and "modeId" in params:
+            self.tell(params["sessionId"], {"sessionUpdate": "current_mode_update", "currentModeId": taken})
         options = self.options.get("state", {}).get("configOptions")
         for option in options or []:
             if option["id"] == params.get("configId"):
-                option["currentValue"] = value
+                option["currentValue"] = taken
         incoming.reply({} if options is None or "modeId" in params else {"configOptions": options})
 
     # Sessions.
@@ -261,8 +266,18 @@ class Agent:
             self.note("transport", {"kind": kind.__name__})
             address = msgspec.convert(server, kind)
             session.server = server["name"]
-            session.tools = await connect(address, self.folder, lambda: self.on_change(session))
+            session.tools = await self.client(session, address)
             await self.list_tools(session)
+
+    async def client(self, session: Session, address: HttpServer | StdioServer) -> ToolClient:
+        """Each transport is imported when it is used: tests start more than a thousand of these processes."""
+        connect: Any
+        if isinstance(address, HttpServer):
+            from devtools.mcp_over_http import connect  # noqa: PLC0415
+        else:
+            from dragoman.demo.mcp import connect  # noqa: PLC0415
+        connected: ToolClient = await connect(address, self.folder, lambda: self.on_change(session))
+        return connected
 
     def on_change(self, session: Session) -> None:
         if self.options.get("relists", True):

@@ -78,7 +78,13 @@ class RunningWorker:
     @property
     def streams(self) -> int:
         assert self.worker.serving is not None
-        return self.worker.serving.status().streams
+        return self.worker.serving.stream_count
+
+    @property
+    def served_requests(self) -> int:
+        """How many requests it has accepted in this life."""
+        assert self.worker.serving is not None
+        return self.worker.serving.accepted
 
     async def drained(self) -> None:
         self.worker.drain()

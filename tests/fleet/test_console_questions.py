@@ -315,3 +315,16 @@ async def test_a_message_that_is_no_decision_decides_nothing(runner: Worker, fir
     await first.connection.publish(decisions_subject("w1"), b"nonsense")
     await first.until(lambda: first.copies)
     assert runner.inbox.find(question.id) is not None
+
+
+async def test_the_end_of_a_worker_closes_its_questions_at_once(
+    url: str, first: Gateway, tmp_path: Path
+) -> None:
+    async with worker(url, tmp_path / "w2", "w2") as ending:
+        ending.asking().ask()
+        await first.until(lambda: first.copies)
+        [id_] = first.copies
+    await first.until(lambda: not first.copies)
+    outcome = first.inbox.outcome(id_)
+    assert outcome is not None
+    assert outcome.decision is None

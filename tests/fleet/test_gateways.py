@@ -13,11 +13,16 @@ import pytest
 from dragoman.config import Config, KeyConfig, Serve, client_keys
 from dragoman.fleet.cancelling import GatewayCancels
 from dragoman.fleet.connection import FleetConnection
-from dragoman.fleet.responses import JetStreamResponses, responses_stream
+from dragoman.fleet.lease import LeaseTimes, NodeLease
+from dragoman.fleet.responses import JetStreamResponses
+from dragoman.fleet.streams import make_streams
 from dragoman.frontends.http.app import build_app
 from dragoman.frontends.http.auth import AccessCheck
 from dragoman.frontends.http.service import HttpService
+from dragoman.journal.event import JournalStarted
+from dragoman.journal.jetstream.journals import JetStreamJournals
 from dragoman.journal.sqlite.journals import SqliteJournals
+from dragoman.journal.store import JournalStore
 from dragoman.journal.writer import Journals
 from dragoman.lm import DataPart, GuardedModel
 from dragoman.lm.json import encode
@@ -34,33 +39,55 @@ _KEYS = Config(keys={name: KeyConfig(key=f"secret-of-{name}-0123456789") for nam
 
 
 class Gateways:
-    """Two gateways, `a` and `b`. They share journals, and NATS; the model is the same."""
+    """Gateways that share what they store. The model is the same at each.
 
-    def __init__(self, folder: Path, url: str, stack: AsyncExitStack) -> None:
+    Journals are in JetStream, or in SQLite, with which several servers of one state folder do the same.
+    """
+
+    def __init__(self, folder: Path, url: str, stack: AsyncExitStack, *, is_fleet: bool) -> None:
         self.model = Stepwise()
+        self.is_fleet = is_fleet
         self._folder = folder
         self._url = url
         self._stack = stack
         self._services: list[HttpService] = []
 
-    async def open(self, owner: str | None = None, *, with_keys: bool = False, listens: bool = True) -> Site:
-        """One more gateway. `owner` stands for another process. One that hangs listens no longer."""
-        # By this name the journal knows its owner.
-        name = owner.partition(" ")[0] if owner else str(os.getpid())
+    async def open(
+        self,
+        name: str,
+        *,
+        with_keys: bool = False,
+        listens: bool = True,
+        times: LeaseTimes | None = None,
+    ) -> Site:
+        """A gateway. One that hangs listens no longer. Only `a` lives, of those that share a state folder."""
         connection = await self._stack.enter_async_context(FleetConnection.open((self._url,), name))
-        database = self._stack.enter_context(Database.open(self._folder))
-        cancels = GatewayCancels(connection)
+        cancels, responses = GatewayCancels(connection), JetStreamResponses(connection)
+        store = await self._journals(connection, name, times)
+        if isinstance(store, JetStreamJournals):
+            store.on_deleted = responses.delete_of
         service = HttpService(
             Held(m=GuardedModel(Provider(self.model))),
             Serve(),
-            JetStreamResponses(connection),
-            Journals(SqliteJournals(database, owner)),
+            responses,
+            Journals(store),
             gateways=cancels,
         )
         self._services.append(service)
         if listens:
-            await self._stack.enter_async_context(cancels.taken(name, service.background.stop))
+            # By this name the journal knows its owner.
+            owner = name if self.is_fleet or name != "a" else str(os.getpid())
+            await self._stack.enter_async_context(cancels.taken(owner, service.background.stop))
         return Site(build_app(service, AccessCheck(client_keys(_KEYS) if with_keys else ())), service)
+
+    async def _journals(
+        self, connection: FleetConnection, name: str, times: LeaseTimes | None
+    ) -> JournalStore:
+        if not self.is_fleet:
+            database = self._stack.enter_context(Database.open(self._folder))
+            return SqliteJournals(database, None if name == "a" else f"0 {name}")
+        lease = NodeLease.held(connection, name, "gateway", times=times)
+        return JetStreamJournals(connection, await self._stack.enter_async_context(lease))
 
     async def close(self) -> None:
         hurry = asyncio.Event()
@@ -69,14 +96,14 @@ class Gateways:
             await service.background.finish(0, hurry)
 
 
-@pytest.fixture
-async def gateways(tmp_path: Path) -> AsyncIterator[Gateways]:
-    state = tmp_path / "state"
+@pytest.fixture(params=["journals in jetstream", "journals in sqlite"])
+async def gateways(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Gateways]:
     async with AsyncExitStack() as stack:
         url = await stack.enter_async_context(nats_server(tmp_path))
         connection = await stack.enter_async_context(FleetConnection.open((url,), "operator"))
-        await connection.js.add_stream(responses_stream(timedelta(days=30)))
-        made = Gateways(state, url, stack)
+        await make_streams(connection, 1, timedelta(days=30))
+        is_fleet = request.param == "journals in jetstream"
+        made = Gateways(tmp_path / "state", url, stack, is_fleet=is_fleet)
         try:
             yield made
         finally:
@@ -85,7 +112,7 @@ async def gateways(tmp_path: Path) -> AsyncIterator[Gateways]:
 
 @pytest.fixture
 async def pair(gateways: Gateways) -> tuple[Site, Site]:
-    return await gateways.open(), await gateways.open("0 another")
+    return await gateways.open("a"), await gateways.open("b")
 
 
 def _said(model: Stepwise) -> list[str]:
@@ -117,8 +144,8 @@ async def test_a_response_is_continued_found_and_deleted_at_the_other_gateway(
 
 
 async def test_a_key_finds_nothing_of_another_key_at_any_gateway(gateways: Gateways) -> None:
-    a = await gateways.open(with_keys=True)
-    b = await gateways.open("0 another", with_keys=True)
+    a = await gateways.open("a", with_keys=True)
+    b = await gateways.open("b", with_keys=True)
     alice, bob = ({"authorization": f"Bearer {key.key}"} for key in _KEYS.keys.values())
     gateways.model.say("For Alice.", ends=True)
     response = (await a.post("/v1/responses", {"model": "m", "input": "x"}, **alice)).response
@@ -246,8 +273,8 @@ async def test_a_background_response_whose_gateway_died_has_failed_and_says_so(
     gateways: Gateways, pair: tuple[Site, Site]
 ) -> None:
     _, b = pair
-    # Its process does not live, and nobody listens for it.
-    dead = await gateways.open("999999999 dead")
+    # It does not renew its lease; its process does not live.
+    dead = await gateways.open("dead", listens=False, times=LeaseTimes(lease=1, renew=3600, fence=0.9))
     first = started(dead)
     gateways.model.say("One ")
     await first.until_said("One ")
@@ -266,7 +293,7 @@ async def test_a_gateway_that_does_not_stop_a_response_is_an_error_that_says_so(
     gateways: Gateways, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("dragoman.frontends.http.background._ELSEWHERE_SECONDS", 0.2)
-    a, b = await gateways.open(listens=False), await gateways.open("0 another")
+    a, b = await gateways.open("a", listens=False), await gateways.open("b")
     first = started(a)
     gateways.model.say("One ")
     await first.until_said("One ")
@@ -275,3 +302,28 @@ async def test_a_gateway_that_does_not_stop_a_response_is_an_error_that_says_so(
         assert refused.status == 503
         assert "has not stopped it yet" in refused.error["message"]
     assert (await b.get(path)).response["status"] == "in_progress"
+
+
+@pytest.mark.parametrize("gateways", ["journals in jetstream"], indirect=True)
+async def test_with_an_agents_conversation_goes_what_clients_have_stored_of_it(
+    gateways: Gateways, pair: tuple[Site, Site], tmp_path: Path
+) -> None:
+    a, b = pair
+    store = b.service.background._journals.store
+    assert store is not None
+    await store.append("c1", 0, [(1.0, JournalStarted("agent", "m"))], holds=False)
+    report = encode({"conversation": "c1", "evidence": "none", "kind": "fresh"})
+    gateways.model.steps.put_nowait(DataPart(CONVERSATION, report))
+    gateways.model.say("Answer-4711", ends=True)
+    first = started(a)
+    await soon(first.task)
+    path = f"/v1/responses/{first.events[0]['response']['id']}"
+    assert (await b.get(path)).status == 200
+    assert await store.delete("c1")
+    for site in pair:
+        assert (await site.get(path)).status == 404
+        assert (await site.get(f"{path}?stream=true")).status == 404
+    found = [
+        each.name for each in (tmp_path / "jetstream").rglob("*.blk") if b"Answer-4711" in each.read_bytes()
+    ]
+    assert found == []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dragoman.fleet.messages import Bid
-from dragoman.fleet.placement import Choice, Place, choose
+from dragoman.fleet.placement import Place, WorkerChoice, choose
 
 
 def _bid(node: str, turns: int = 0, **more: object) -> Bid:
@@ -40,10 +40,10 @@ def test_a_worker_that_has_the_conversation_comes_first_even_if_it_drains() -> N
 def test_only_workers_with_all_labels_fit() -> None:
     bids = [_bid("a", labels=("gpu",)), _bid("b", labels=("gpu", "big"), max_agents=0)]
     assert choose([], bids, ["big", "gpu"]).nodes == ("b",)
-    assert choose([], bids, ["small"]) == Choice()
+    assert choose([], bids, ["small"]) == WorkerChoice()
 
 
 def test_all_full_says_when_to_try_again_and_all_draining_is_nobody() -> None:
     full = [_bid("a", is_full=True, retry_after=5.0), _bid("b", is_full=True, retry_after=2.0)]
-    assert choose([], full) == Choice(retry_after=2.0)
-    assert choose([], [_bid("a", is_draining=True)]) == Choice()
+    assert choose([], full) == WorkerChoice(retry_after=2.0)
+    assert choose([], [_bid("a", is_draining=True)]) == WorkerChoice()

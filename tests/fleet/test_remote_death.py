@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 import sys
@@ -14,7 +15,7 @@ from typing import Literal
 
 import pytest
 
-from bridge.consumer import Heard
+from bridge.consumer import Chat, Heard, result
 from dragoman.backends.remote.fleet import Fleet
 from dragoman.config import Config
 from dragoman.lm import LanguageModelError, user
@@ -53,8 +54,6 @@ async def _process(
 
 
 def _pids(folder: Path) -> set[int]:
-    import json  # noqa: PLC0415
-
     lines = (folder / "journal").read_text().splitlines()
     entries = [json.loads(line) for line in lines]
     return {int(entry["params"]["pid"]) for entry in entries if entry["method"] == "started"}
@@ -74,9 +73,33 @@ async def test_n1_a_worker_killed_in_mid_turn_is_an_honest_error_and_the_next_re
         assert "w1" in heard.text
         assert "continues on another machine" in heard.text
         await soon(all_gone(_pids(first)))
-    await room.worker("w2", fake=fake(second))
+    running = await room.worker("w2", fake=fake(second))
     answer = await chat.do(["say", "Here again."])
     assert answer.text == "Here again."
+    # It is the same conversation, and the agent there has read what was said before.
+    [conversation] = running.models.conversations()
+    assert conversation.journal.record.replies[0].number == 1  # type: ignore[attr-defined]
+    assert len(conversation.journal.record.replies) == 2  # type: ignore[attr-defined]
+    assert "Half" in (second / "journal").read_text()
+
+
+async def test_n1_a_result_for_a_dead_worker_waits_for_its_lease_and_goes_on_elsewhere(
+    room: Machines,
+) -> None:
+    first, second = room.folder / "one", room.folder / "two"
+    async with _process(room, "w1", first) as process:
+        gateway = await room.gateway()
+        chat = room.chat(gateway, "fake")
+        [call] = (await chat.do(["call", "look", {}], ["say", "Looked."])).message().calls
+        process.kill()
+        await process.wait()
+        running = await room.worker("w2", fake=fake(second))
+        # w1 owns the conversation as long as its lease lasts, and nobody is there.
+        heard = await chat.give(result(call, "a rare thing"))
+    assert heard.parts
+    [conversation] = running.models.conversations()
+    assert call.call_id.startswith(f"dg_{conversation.id}_")
+    assert "a rare thing" in (second / "journal").read_text()
 
 
 async def test_n1_a_response_of_a_killed_worker_fails_when_nobody_listens_there_and_not_at_the_fence(
@@ -115,21 +138,21 @@ async def test_n2_a_worker_that_was_suspended_shows_nothing_when_it_wakes(room: 
         os.kill(process.pid, signal.SIGCONT)
         # A new life takes requests.
         again = room.chat(gateway, "fake")
-        await soon(
-            until_served(again.model, lambda: again.begin(user(prompt(["say", "Awake."])), heard=Heard()))
-        )
+        assert (await soon(_served(again))).text == "Awake."
         assert "NEVER SHOWN" not in heard.text
 
 
-async def until_served(model: object, begin: object) -> None:
+async def _served(chat: Chat) -> Heard:
+    """The answer of the first worker that is there."""
     while True:
-        going = begin()  # type: ignore[operator]
+        going = chat.begin(user(prompt(["say", "Awake."])))
         try:
             await going.task
         except LanguageModelError:
+            chat.history.clear()
             await asyncio.sleep(0.1)
         else:
-            return
+            return going.heard
 
 
 async def test_a_gateway_that_was_suspended_shows_nothing_old(room: Machines) -> None:

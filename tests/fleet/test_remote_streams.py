@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import random
+import subprocess
+import sys
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -12,7 +14,6 @@ import pytest
 
 from bridge.consumer import Chat, Heard, result
 from dragoman.config import Config, FleetConfig, FleetModel
-from dragoman.fleet.messages import ApprovedCall, PendingMessage
 from dragoman.fleet.subjects import GATEWAYS, NODES
 from dragoman.fleet.window import WINDOW_BYTES
 from dragoman.frontends.worker.serving import WorkerLimits
@@ -20,8 +21,8 @@ from dragoman.lm import (
     DataPart,
     Features,
     LanguageModelError,
-    Request,
     TextPart,
+    assistant,
     user,
 )
 from dragoman.lm.parts import CONVERSATION
@@ -227,7 +228,7 @@ async def test_n5_a_drain_finishes_what_is_under_way_and_loses_nothing(room: Mac
 async def test_a_gateway_that_is_gone_leaves_no_request_running(
     room: Machines, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dragoman.frontends.worker.serving.LISTENER_SECONDS", 1.0)
+    monkeypatch.setattr("dragoman.frontends.worker.serving.LISTENER_SECONDS", 4.0)
     folder = room.folder / "agent"
     running = await room.worker("w1", fake=fake(folder))
     is_cut: list[bool] = []
@@ -282,6 +283,14 @@ async def test_a_model_that_a_worker_offers_later_is_in_the_list(room: Machines)
     await soon(until(lambda: [info.id for info in gateway.infos()] == ["story"]))
 
 
+async def test_a_gateway_knows_in_which_folder_an_agent_works(room: Machines) -> None:
+    folder = room.folder / "agent"
+    await room.worker("w1", fake=fake(folder), story=script(room.folder, {"do": [{"say": "hi"}]}))
+    gateway = await room.gateway()
+    assert gateway.folder("fake") == folder
+    assert gateway.folder("story") is None
+
+
 async def test_what_was_delivered_is_said_to_the_worker(room: Machines) -> None:
     running = await room.worker("w1", fake=fake(room.folder / "agent"))
     gateway = await room.gateway()
@@ -300,17 +309,18 @@ async def test_a_permission_call_comes_with_its_request_and_an_approved_call_is_
     room: Machines,
 ) -> None:
     running = await room.worker("w1", fake=fake(room.folder / "agent"))
-    chat = room.chat(await room.gateway(), "fake")
+    gateway = await room.gateway()
+    chat = room.chat(gateway, "fake")
     ask = ["ask", {"toolCallId": "t1", "title": "rm -r x", "kind": "execute"}, ["allow_once", "reject_once"]]
-    permissions = _Approving()
-    chat.model._model.remote_permissions = permissions  # type: ignore[attr-defined]
-    heard = await chat.do(ask)
-    [call] = heard.message().calls
-    [pending] = permissions.seen
-    assert (pending.call_id, pending.nonce) == (call.call_id, call.input["nonce"])
-    permissions.approves = True
-    assert "allow" in (await chat.give(result(call, "yes, by the gateway"))).text
-    assert len(running.models.permissions.grants) == 0
+    [call] = (await chat.do(ask)).message().calls
+    copies = gateway.permissions.grants
+    pending = copies.pending(call.input["nonce"])
+    assert pending is not None
+    assert (pending.call_id, pending.action.title) == (call.call_id, "rm -r x")
+    token = copies.issue(call.input["nonce"], call.name)
+    assert token is not None
+    assert "allow" in (await chat.give(result(call, token))).text
+    assert (len(copies), len(running.models.permissions.grants)) == (0, 0)
 
 
 async def test_a_yes_that_the_gateway_has_not_seen_grants_nothing(room: Machines) -> None:
@@ -321,20 +331,102 @@ async def test_a_yes_that_the_gateway_has_not_seen_grants_nothing(room: Machines
     assert "reject" in (await chat.give(result(call, f"yes {call.input['nonce']}"))).text
 
 
-class _Approving:
-    """A gateway's permissions, at which a person says yes."""
+async def test_a_worker_that_finds_another_owner_sends_the_request_there(room: Machines) -> None:
+    one, two = room.folder / "one", room.folder / "two"
+    bids: list[bool] = []
 
-    def __init__(self) -> None:
-        self.seen: list[PendingMessage] = []
-        self.approves = False
+    def is_lost(subject: str, _: bytes) -> bool:
+        return bool(bids) and subject.startswith("_INBOX")
 
-    def opened(self, _: str, pending: PendingMessage) -> None:
-        self.seen.append(pending)
+    first = await room.worker("w1", wrapped=losing(is_lost), fake=fake(one))
+    # It has no store, so it does not know who owns what.
+    chat = room.chat(await room.gateway(has_store=False), "fake")
+    [call] = (await chat.do(["call", "look", {}], ["say", "Looked."])).message().calls
+    second = await room.worker("w2", fake=fake(two))
+    bids.append(True)
+    going = chat.begin(user(result(call, "seen")))
+    await soon(until(lambda: second.served_requests))
+    bids.clear()
+    assert (await going.end()).text.endswith("Looked.")
+    assert not second.models.conversations()
+    assert len(first.models.conversations()) == 1
 
-    async def approved(self, request: Request) -> tuple[ApprovedCall, ...]:
-        results = {part.call_id for message in request.messages for part in message.results}
-        return tuple(
-            ApprovedCall(each.call_id, each.nonce)
-            for each in self.seen
-            if self.approves and each.call_id in results
-        )
+
+async def test_a_conversation_without_markers_is_found_by_its_history(room: Machines) -> None:
+    one, two = room.folder / "one", room.folder / "two"
+    first = await room.worker("w1", fake=fake(one))
+    gateway = await room.gateway()
+    chat = room.chat(gateway, "fake")
+    await chat.do(["say", "First."])
+    await first.drained()
+    second = await room.worker("w2", fake=fake(two))
+    # A plain client sends back nothing but text.
+    chat.history = [user(chat.history[0].text), assistant("First.")]
+    await chat.echo()
+    [conversation] = second.models.conversations()
+    assert len(conversation.journal.record.replies) == 2  # type: ignore[attr-defined]
+
+
+async def test_only_workers_with_the_labels_of_a_model_get_its_requests(room: Machines) -> None:
+    for name, label in (("w1", "small"), ("w2", "big")):
+        story = script(room.folder, {"do": [{"say": f"I am {label}."}]})
+        await room.worker(name, WorkerLimits(labels=(label,)), story=story)
+    config = Config(
+        models={
+            "big": FleetModel(model="story", labels=("big",)),
+            "huge": FleetModel(model="story", labels=("huge",)),
+        },
+        fleet=FleetConfig(url=room.url),
+    )
+    models = Models(config)
+    room.stack.push_async_callback(models.close)
+    assert (await Chat(models.get("big"), room.folder).say("who?")).text == "I am big."
+    with pytest.raises(LanguageModelError, match="huge"):
+        await Chat(models.get("huge"), room.folder).say("who?")
+
+
+async def test_a_request_with_a_large_picture_and_half_a_character_arrives(room: Machines) -> None:
+    await room.worker("w1", fake=fake(room.folder / "agent", images=True))
+    chat = room.chat(await room.gateway(), "fake")
+    picture = DataPart.image(bytes(3_000_000), "image/png")
+    heard = await chat.begin(user(picture, "look \ud800 here")).end()
+    assert "here" in heard.text
+
+
+async def test_n5_a_drain_under_load_loses_no_word_of_any_answer(room: Machines) -> None:
+    words = "".join(f"word{n} " for n in range(80))
+    model = script(room.folder, {"do": [{"say": words, "pace": 200}]})
+    first = await room.worker("w1", story=model)
+    await room.worker("w2", story=model)
+    gateway = await room.gateway()
+
+    async def talk() -> list[str]:
+        chat = room.chat(gateway, "story")
+        return [(await chat.say("tell")).text for _ in range(3)]
+
+    talking = [asyncio.create_task(talk()) for _ in range(20)]
+    await soon(until(lambda: first.streams > 5))
+    await first.drained()
+    assert await soon(asyncio.gather(*talking)) == [[words] * 3] * 20
+
+
+async def test_turns_are_limited_for_agents_only(room: Machines) -> None:
+    model = script(room.folder, {"do": [{"say": "a b c d e f", "pace": 20}]})
+    await room.worker("w1", WorkerLimits(max_agents=1), story=model)
+    gateway = await room.gateway()
+    heard = await asyncio.gather(*(room.chat(gateway, "story").say("tell") for _ in range(4)))
+    assert [each.text for each in heard] == ["a b c d e f"] * 4
+
+
+def test_nothing_of_the_fleet_is_imported_without_it(tmp_path: Path) -> None:
+    program = (
+        "import sys\n"
+        "from dragoman.config import Config, ScriptModel\n"
+        "from dragoman.models import Models\n"
+        "from pathlib import Path\n"
+        f"Models(Config(models={{'s': ScriptModel(path=Path({str(tmp_path / 's.jsonl')!r}))}})).get('s')\n"
+        "print([each for each in sys.modules if each == 'nats' or each.startswith(('dragoman.fleet', 'dragoman.backends.remote'))])\n"
+    )
+    (tmp_path / "s.jsonl").write_text('{"do": [{"say": "hi"}]}\n')
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"

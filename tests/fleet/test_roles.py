@@ -10,6 +10,7 @@ import pytest
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.js.api import StreamConfig
+from nats.js.errors import APIError
 
 from dragoman.fleet import subjects
 from dragoman.fleet.connection import FleetConnection, FleetUnavailable, NobodyThere, Received
@@ -46,6 +47,8 @@ _FORBIDDEN: dict[FleetRole, list[str]] = {
         "dg.r.response",
         "_INBOX.other.guess",
         f"$JS.API.STREAM.DELETE.{subjects.JOURNALS}",
+        f"{subjects.STORE_API}.STREAM.DELETE.{subjects.JOURNALS}",
+        f"{subjects.STORE_API}.STREAM.INFO.{subjects.RESPONSES}",
         f"$JS.API.STREAM.UPDATE.{subjects.LEASES}",
         f"$JS.API.STREAM.PURGE.{subjects.AUDIT}",
         f"$JS.API.STREAM.MSG.DELETE.{subjects.AUDIT}",
@@ -67,6 +70,7 @@ _FORBIDDEN: dict[FleetRole, list[str]] = {
         f"$JS.API.DIRECT.GET.{subjects.SECRETS}",
         f"$JS.API.DIRECT.GET.{subjects.SECRETS}.dg.k.secret",
         f"$JS.API.STREAM.MSG.GET.{subjects.SECRETS}",
+        f"{subjects.STORE_API}.STREAM.MSG.GET.{subjects.SECRETS}",
         f"$JS.API.CONSUMER.CREATE.{subjects.SECRETS}.evil",
         f"$JS.API.STREAM.DELETE.{subjects.SECRETS}",
         f"$JS.API.STREAM.PURGE.{subjects.AUDIT}",
@@ -122,7 +126,7 @@ class _RawClient:
 
     async def violations(self) -> list[str]:
         """Those so far: the server complains at once, so before it answers the next request."""
-        await self.client.request(f"$JS.API.STREAM.INFO.{subjects.JOURNALS}", timeout=10)
+        await self.client.request(f"$JS.API.DIRECT.GET.{subjects.JOURNALS}.dg.j.none", timeout=10)
         return [each for each in self.complaints if "permissions violation" in each]
 
 
@@ -253,6 +257,22 @@ async def test_an_operator_asks_all_nodes_and_drains_one(fleet: _Fleet) -> None:
             await admin.request(subjects.drain_subject("one"), b"", 10)
 
 
+@pytest.mark.parametrize("role", ["worker", "gateway"])
+async def test_a_node_uses_the_store_that_is_in_another_account(fleet: _Fleet, role: FleetRole) -> None:
+    async with fleet.node(role, "self") as node:
+        stored = await node.js.publish(
+            "dg.j.id", b"one", headers={"Nats-Expected-Last-Subject-Sequence": "0"}
+        )
+        with pytest.raises(APIError, match="wrong last sequence"):
+            await node.js.publish("dg.j.id", b"two", headers={"Nats-Expected-Last-Subject-Sequence": "0"})
+        assert (await node.js.stream_info(subjects.JOURNALS)).state.messages == 1
+        for is_direct in (False, True):
+            found = await node.js.get_last_msg(subjects.JOURNALS, "dg.j.id", direct=is_direct)
+            assert (found.data, found.seq) == (b"one", stored.seq)
+        assert await node.js.delete_msg(subjects.JOURNALS, stored.seq)
+        assert await node.js.purge_stream(subjects.INDEX, subject="dg.i.*.id")
+
+
 async def test_a_node_reads_many_messages_with_one_request(fleet: _Fleet) -> None:
     async with fleet.raw("gateway") as raw:
         for number in range(3):
@@ -299,6 +319,7 @@ async def test_an_answer_of_jetstream_deletes_no_stream_and_forges_no_lease(flee
         *(f"$JS.API.STREAM.DELETE.{name}" for name in _STREAMS),
         # A worker may purge the index: what it loses costs a replay.
         *(f"$JS.API.STREAM.PURGE.{name}" for name in _STREAMS if name != subjects.INDEX),
+        *(f"{subjects.STORE_API}.STREAM.PURGE.{name}" for name in _STREAMS if name != subjects.INDEX),
         "dg.l.other",
         "dg.k.signing",
         "dg.r.response",
@@ -311,7 +332,7 @@ async def test_an_answer_of_jetstream_deletes_no_stream_and_forges_no_lease(flee
         for target in targets:
             for read in (
                 f"$JS.API.DIRECT.GET.{subjects.INDEX}.dg.i.key.evil",
-                f"$JS.API.STREAM.INFO.{subjects.INDEX}",
+                f"{subjects.STORE_API}.STREAM.INFO.{subjects.INDEX}",
             ):
                 await thief.client.publish(read, b"", reply=target)
             await thief.client.publish("dg.s.conversation", b"{}", reply=target)
@@ -319,7 +340,7 @@ async def test_an_answer_of_jetstream_deletes_no_stream_and_forges_no_lease(flee
         for _ in range(2):
             for name in _STREAMS:
                 await admin.js.stream_info(name)
-            await thief.client.request(f"$JS.API.STREAM.INFO.{subjects.JOURNALS}", timeout=10)
+            await thief.client.request(f"{subjects.STORE_API}.STREAM.INFO.{subjects.JOURNALS}", timeout=10)
         after = {name: await admin.js.stream_info(name) for name in _STREAMS}
     changed = {name for name in _STREAMS if before[name].state.messages != after[name].state.messages}
     assert changed == {subjects.SNAPSHOTS}

@@ -121,18 +121,28 @@ def former_owners_shown(
 
     `places`: of words that are journalled, the journal and the number of the event.
     """
-    # The journal of each agent's process, and the last epoch in which it spoke.
-    owned: dict[int, tuple[str, int]] = {}
+    # The journal of each agent's process, and the head with which its last words were written.
+    owned: dict[int, tuple[str, JournalHead]] = {}
     for word, (journal, sequence) in places.items():
-        epoch = next(w.head.epoch for w in writes[journal] if w.head.first <= sequence <= w.head.last)
+        head = next(w.head for w in writes[journal] if w.head.first and w.head.first <= sequence <= w.head.last)
         pid = _pid_of(word)
-        owned[pid] = journal, max(epoch, owned.get(pid, ("", 0))[1])
+        if pid not in owned or owned[pid][1].epoch < head.epoch:
+            owned[pid] = journal, head
     found = []
     for talk in talks:
         for word, heard_at in talk.heard_at.items():
             if (pid := _pid_of(word)) in owned:
-                journal, epoch = owned[pid]
-                taken = next((w for w in writes[journal] if w.head.epoch > epoch), None)
+                journal, head = owned[pid]
+                # A node that releases a journal and claims it again begins another epoch, too.
+                taken = next(
+                    (
+                        write
+                        for write in writes[journal]
+                        if write.head.epoch > head.epoch
+                        and write.head.incarnation not in ("", head.incarnation)
+                    ),
+                    None,
+                )
                 if taken is not None and heard_at > taken.at + _CLOCK_SECONDS:
                     late = heard_at - taken.at
                     found.append(

@@ -142,6 +142,7 @@ async def test_a_sensitive_action_names_the_rule_that_would_allow_it(
     assert f"Only a rule with sensitive = true in [[policy]] of {file} can allow it." in _text(answered)
 
 
+@pytest.mark.long
 async def test_the_holder_of_a_key_does_not_learn_where_the_files_are(
     agents: tuple[_Make, Bridge], tmp_path: Path
 ) -> None:

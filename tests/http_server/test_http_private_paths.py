@@ -57,6 +57,7 @@ async def _failures(site: Site, text: str) -> list[str]:
     ]
 
 
+@pytest.mark.long
 async def test_only_an_administrator_sees_how_a_failing_agent_is_started(
     clients: tuple[_Make, Bridge], tmp_path: Path
 ) -> None:

@@ -196,6 +196,7 @@ async def test_a_model_that_is_no_agent_has_no_folder_and_the_header_is_named_as
     assert "x-dragoman-workspace" not in answered.headers
 
 
+@pytest.mark.long
 async def test_the_folder_that_codex_names_is_used_where_it_is_open(
     agents: tuple[_Make, Bridge], src: Path
 ) -> None:

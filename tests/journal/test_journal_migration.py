@@ -177,6 +177,7 @@ def _opened_at_once(folder: Path, processes: int) -> list[int]:
     return [process.returncode for process in running]
 
 
+@pytest.mark.long
 async def test_j3_processes_that_migrate_at_once_all_work_afterwards(tmp_path: Path) -> None:
     conversations = _conversations(50)
     for each in range(5):

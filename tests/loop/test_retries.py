@@ -167,6 +167,11 @@ def words(events: Sequence[RunEvent]) -> list[str]:
         pytest.param([[text("Hello"), broken()], [text("Hel")]], ["Hello", "<withdrawn>", "Hel"], id="less"),
         pytest.param([[text("Hello"), broken()], []], ["Hello", "<withdrawn>"], id="nothing"),
         pytest.param(
+            [[text("Hello"), broken()], [MARKER, text("Hey")]],
+            ["Hello", "<withdrawn>", "Hey"],
+            id="other text behind what is not shown",
+        ),
+        pytest.param(
             [[thought("Hm"), text("Yes"), broken()], [thought("Hm"), text("Yes!")]],
             ["Hm", "Yes", "!"],
             id="thinking too",

@@ -1,6 +1,7 @@
 // One server, one Open WebUI and one browser, for the tests of all files. Open WebUI is on the server's machine; people use the
 // console through TLS. What failed leaves pictures, and both logs.
-import { after, afterEach, before } from 'node:test';
+import { afterEach } from 'node:test';
+import { forAllTests } from '../browser/lifetime.mjs';
 import { Browser } from '../console_browser/browser.mjs';
 import { output } from '../console_browser/children.mjs';
 import { Served } from '../console_browser/served.mjs';
@@ -12,16 +13,18 @@ export let served;
 export let webui;
 let page;
 
-before(async () => {
+const start = async () => {
   [browser, served] = await Promise.all([Browser.start(), Served.start({ proxy: 'keep', options: { lists: 'all' } })]);
   webui = await WebUi.start(served);
-});
+};
 
-after(async () => {
+const stop = async () => {
   await browser?.close();
   await webui?.stop();
   await served?.stop();
-});
+};
+
+forAllTests(start, stop);
 
 afterEach(async (context) => {
   if (!context.passed) {

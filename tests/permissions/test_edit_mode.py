@@ -65,6 +65,8 @@ def test_an_edit_with_its_diff_inside_the_workspace_is_accepted(fields: dict[str
         {"kind": "edit", "content": [diff(f"{WORKSPACE}/.git/hooks/pre-commit", "a", "b")]},
         {"kind": "edit", "content": [diff(f"{WORKSPACE}/.vscode/tasks.json", "a", "b")]},
         {"kind": "edit", "content": [diff(f"{WORKSPACE}/.claude/settings.json", "a", "b")]},
+        {"kind": "edit", "content": [diff(f"{WORKSPACE}/AGENTS.md", "a", "b")]},
+        {"kind": "edit", "content": [diff(f"{WORKSPACE}/.github/copilot-instructions.md", "a", "b")]},
         {"kind": "edit", "content": [diff(f"{WORKSPACE}/.env", "a", "b")]},
         {"kind": "edit", "content": [diff(f"{WORKSPACE}/dragoman.toml", "a", "b")]},
         {"kind": "edit", "content": [diff(_A, "a", "b")], "input": {"also": "/etc/passwd"}},

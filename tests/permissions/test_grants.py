@@ -182,3 +182,31 @@ def test_p1_only_a_request_that_was_shown_as_an_item_is_one() -> None:
     assert not grants.is_item("dg_1")
     grants.show_as_item(nonce)
     assert [grants.is_item(call_id) for call_id in ("dg_1", "dg_2", "dg_3")] == [True, False, False]
+
+
+def test_n6_a_copy_is_approved_like_a_request_of_this_process() -> None:
+    """What it proves is proved here. The node that has the request issues a grant of its own."""
+    owner, copies = Grants(), Grants()
+    nonce = owner.open(pending())
+    copies.mirror(pending(), nonce)
+    token = copies.issue(nonce, EXECUTE)
+    assert token is not None
+    # A message that comes twice changes nothing.
+    copies.mirror(pending(), nonce)
+    copies.mirror(pending(), "another nonce")
+    assert not owner.redeem("dg_1", token)
+    assert [copies.redeem("dg_1", token) for _ in range(2)] == [True, False]
+    assert copies.close("dg_1") is not None
+    copies.mirror(pending(), nonce, is_item=True)
+    assert copies.is_item("dg_1")
+
+
+def test_who_wants_to_know_learns_once_that_a_client_has_an_item() -> None:
+    grants = Grants()
+    nonce = grants.open(pending())
+    shown: list[str] = []
+    grants.on_item = shown.append
+    for _ in range(2):
+        grants.show_as_item(nonce)
+    grants.show_as_item("unknown")
+    assert shown == ["dg_1"]

@@ -11,6 +11,7 @@ from dragoman.permissions.action import Action
 from dragoman.permissions.decide import Ask
 from dragoman.permissions.inbox import (
     DecidedAlready,
+    DecisionNotAcknowledged,
     Inbox,
     InboxDecision,
     InboxOutcome,
@@ -187,6 +188,7 @@ async def test_unknown_questions_and_closing_twice() -> None:
     id_ = _Owner(inbox).ask()
     inbox.close(id_, "expired")
     inbox.close(id_, "allowed")
+    inbox.close_with(id_, InboxOutcome("allowed", 1.0))
     assert watcher.seen == [("opened", id_), ("expired", id_)]
 
 
@@ -223,3 +225,74 @@ def test_without_a_console_no_one_is_reachable() -> None:
     assert not inbox.is_reachable("k")
     assert watcher.seen == []
     assert (inbox.address, inbox.question_seconds) == ("", 3600.0)
+
+
+# Questions of other nodes.
+
+
+def _copy(id_: str = "w.1") -> InboxQuestion:
+    return InboxQuestion(id_, _ACTION, Ask(), "c", "k", "curl", "", ("/w",), 90.0, 160.0, 2.0, node="w")
+
+
+@dataclass
+class _Node:
+    """Takes the decisions about a copy as another node does."""
+
+    inbox: Inbox
+    outcome: InboxOutcome | None = None
+    error: Exception | None = None
+    got: list[InboxDecision] = field(default_factory=list)
+
+    async def apply(self, decision: InboxDecision) -> None:
+        self.got.append(decision)
+        if self.error is not None:
+            raise self.error
+        if self.outcome is not None:
+            self.inbox.close_with("w.1", self.outcome)
+
+
+async def test_a_copy_has_the_outcome_that_its_node_says() -> None:
+    inbox, watcher = _inbox()
+    narrower = InboxOutcome("allowed", 9.0, InboxDecision(is_allowed=True, by="phone", level="session"))
+    node = _Node(inbox, narrower)
+    inbox.mirror(_copy(), node.apply)
+    inbox.mirror(_copy(), _Node(inbox).apply)
+    assert (len(inbox), inbox.waiting_since("c")) == (1, 2.0)
+    assert await inbox.decide("w.1", _YES) is narrower
+    assert node.got == [_YES]
+    assert watcher.seen == [("opened", "w.1"), ("allowed", "w.1")]
+    # What was decided does not wait again.
+    inbox.mirror(_copy(), node.apply)
+    assert len(inbox) == 0
+
+
+async def test_w4_a_copy_whose_node_does_not_acknowledge_stays() -> None:
+    inbox, _ = _inbox()
+    node = _Node(inbox, error=DecisionNotAcknowledged("It does not answer.", may_count=True))
+    inbox.mirror(_copy(), node.apply)
+    with pytest.raises(DecisionNotAcknowledged, match="does not answer"):
+        await inbox.decide("w.1", _YES)
+    assert inbox.check_open("w.1").node == "w"
+    node.error = None
+    with pytest.raises(QuestionClosed):
+        await inbox.decide("w.1", _YES)
+    assert inbox.find("w.1") is not None
+
+
+def test_a_copy_that_seemed_to_have_ended_waits_again_and_the_end_of_the_console_refuses_nothing() -> None:
+    inbox, watcher = _inbox()
+    changes: list[int] = []
+    inbox.on_change.append(lambda: changes.append(len(inbox)))
+    inbox.mirror(_copy(), _Node(inbox).apply)
+    inbox.close("w.1", "ended")
+    inbox.mirror(_copy(), _Node(inbox).apply)
+    assert (inbox.outcome("w.1"), changes) == (None, [1, 0, 1])
+    inbox.disconnect()
+    assert (len(inbox), inbox.has_console, inbox.reach()) == (1, False, Reach())
+    assert watcher.seen == [("opened", "w.1"), ("ended", "w.1"), ("opened", "w.1")]
+
+
+def test_whom_a_person_is_reached_for() -> None:
+    assert Reach(everyone=True).covers("any")
+    assert Reach(connections=frozenset({"a"})).covers("a")
+    assert not Reach(connections=frozenset({"a"})).covers("b")

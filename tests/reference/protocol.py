@@ -164,10 +164,11 @@ REQUESTS = (
     ),
     Method(
         "conversations/list",
-        forms.ListConversations,
+        None,
         '`{"conversations": [{"id", "title", "modelId", "agent", "client", "folder", "startedAt", "usedAt", "state", '
         '"keepsMemory"}]}`',
-        "The stored conversations, the latest used first. `state`: `answering`, `asking`, `waiting`, `idle`, `stored`, or "
+        "The stored conversations of the editor's folders, the latest used first. Those of other folders are the error "
+        "`not_found` for every method. When the list has changed, the editor gets `conversations/changed`, once. `state`: `answering`, `asking`, `waiting`, `idle`, `stored`, or "
         "`elsewhere` for one that another process holds.",
     ),
     Method(
@@ -198,9 +199,10 @@ REQUESTS = (
     ),
     Method(
         "edits/list",
-        None,
+        forms.ListEdits,
         '`{"turns": [{"turn", "agent", "at", "files": [{"path", "change"}]}]}`',
-        'The turns in which agents changed files, newest first. `change` is `"created"`, `"changed"` or `"deleted"`.',
+        'The turns in which agents changed files, newest first, or the given one. `change` is `"created"`, '
+        '`"changed"` or `"deleted"`. A turn that was undone, or is not known any more, is the error `not_found`.',
     ),
     Method("edits/text", forms.ShowEdit, '`{"text"}`', "A file before or after a turn."),
     Method(
@@ -236,6 +238,12 @@ _TOLD = (
     Method(
         "agent/offerChanged", None, "", '`{"modelId"}`: that agent has reported other options or commands.'
     ),
+    Method(
+        "conversations/changed",
+        None,
+        "",
+        "The list of conversations has changed since it was read. Sent once, until it is read again.",
+    ),
     Method("terminal/output", None, "", '`{"id", "data"}`: new output of a command in a terminal.'),
     Method(
         "terminal/exit",
@@ -254,8 +262,9 @@ _ASKED = (
     Method(
         "fs/readTextFile",
         None,
-        '`{"text"}`',
-        '`{"path"}`: the text of an open document with unsaved changes. null: the disk has the text.',
+        '`{"text", "isOpen"}`',
+        '`{"path"}`: the text of an open document with unsaved changes. null: the disk has the text. `isOpen`: the editor has '
+        "a document for the file, saved or not.",
     ),
     Method(
         "fs/writeTextFile",
@@ -268,7 +277,7 @@ _ASKED = (
         "terminal/create",
         None,
         "`{}`",
-        '`{"id", "title", "cwd"}`: show a terminal for a command. Dragoman runs the command; so there is no '
+        '`{"id", "command", "cwd"}`: show a terminal with this command, whole. Dragoman runs the command; so there is no '
         "`terminal/wait` and no `terminal/release`.",
     ),
 )
@@ -294,7 +303,7 @@ _FORMS: tuple[tuple[type[msgspec.Struct], str], ...] = (
         ModelInfo,
         (
             "Absent: as by default. `tags` has some of `agent`, `permissions`, `thinking`, `tools`, `images` "
-            "([what they mean](../vscode.md#models)), and those of the model's own."
+            "([what they mean](../vscode-details.md#models)), and those of the model's own."
         ),
     ),
     (Capabilities, ""),
@@ -317,6 +326,7 @@ _FORMS: tuple[tuple[type[msgspec.Struct], str], ...] = (
     ),
     (forms.ShowQuestion, ""),
     (forms.ShowEdit, ""),
+    (forms.ListEdits, ""),
     (forms.UndoEdits, ""),
     (forms.StopTerminal, ""),
     (forms.AllowRecent, ""),
@@ -329,7 +339,6 @@ _FORMS: tuple[tuple[type[msgspec.Struct], str], ...] = (
     (LoginMethod, ""),
     (TerminalLogin, ""),
     (forms.LogIn, ""),
-    (forms.ListConversations, ""),
     (forms.AskConversation, ""),
     (_Reported, "`requestId` is the id of the JSON-RPC request."),
 )

@@ -47,8 +47,10 @@ def test_every_rule_is_told_in_its_own_row() -> None:
 def test_every_key_that_is_told_is_one() -> None:
     told = set(re.findall(r"^\| `(\w+)` \|", PAGES["configuration.md"](), re.MULTILINE))
     unknown = dict.fromkeys(told, "?")
-    tables = dict.fromkeys(("conversation", "journal", "tools", "chat", "loop", "serve", "console"), unknown)
-    models = {kind: {"kind": kind, **unknown} for kind in ("acp", "script", "responses")}
+    tables = dict.fromkeys(
+        ("conversation", "journal", "tools", "chat", "loop", "serve", "console", "fleet"), unknown
+    )
+    models = {kind: {"kind": kind, **unknown} for kind in ("acp", "script", "responses", "fleet")}
     several = {"policy": [unknown], "keys": {"name": unknown}}
     everything = {**tables, **several, "models": models}
     known_to_all = [text for _, text in complaints(everything) if "unknown key" in text]

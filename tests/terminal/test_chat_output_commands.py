@@ -301,6 +301,7 @@ def _own(folder: Folder) -> Path:
 
 
 @pytest.mark.skipif(sys.platform == "darwin", reason="macOS has another folder for configurations")
+@pytest.mark.long
 def test_a_choice_that_is_saved_outlasts_the_session(folder: Folder) -> None:
     file = _own(folder)
     before = file.read_text()

@@ -61,7 +61,9 @@ def test_only_the_latest_are_kept() -> None:
 _CHECK = 'for i in 1 2 3 4 5 6 7 8 9 10 11 12; do echo "check $i"; done; echo "3 are wrong" >&2; exit 7\n'
 
 
-@pytest.mark.parametrize("columns", [60, 100, 200])
+@pytest.mark.parametrize(
+    "columns", [pytest.param(60, marks=pytest.mark.long), 100, pytest.param(200, marks=pytest.mark.long)]
+)
 def test_a_failed_command_of_an_agent_shows_its_output_and_exit_status(folder: Folder, columns: int) -> None:
     (folder.path / "check.sh").write_text(_CHECK)
     chat = folder.chat("demo", columns=columns)

@@ -6,10 +6,13 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import chdir, redirect_stdout
+from io import StringIO
 from pathlib import Path
 
 import pytest
 
+from dragoman.cli import main
 from dragoman.store import Database
 from dragoman.store.journal_rows import SPACE
 from terminal_screen import DEADLINE, READY, Folder, Terminal
@@ -21,27 +24,32 @@ _WRITING = (
     {"when": {"prompt": "write"}, "do": [{"think": "Hm."}, _WRITE]},
 )
 _KEYS = r"y once +s session"
+# Between two looks at what is stored.
+_LOOK_SECONDS = 0.02
 _CONTINUED = r"^● continued from \d{4}-\d\d-\d\d \d\d:\d\d$"
 
 
-def _dragoman(folder: Folder, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "dragoman", *arguments, "--state-dir", str(folder.path / "state")],
-        cwd=folder.path,
-        capture_output=True,
-        text=True,
-        timeout=DEADLINE,
-        check=False,
-    )
+def _dragoman(folder: Folder, *arguments: str) -> str:
+    """What a command prints about what is stored. In this process: the chats are processes of their own."""
+    printed = StringIO()
+    with chdir(folder.path), redirect_stdout(printed):
+        assert main([*arguments, "--state-dir", str(folder.path / "state")]) == 0
+    return printed.getvalue()
 
 
 def _ids(folder: Folder) -> list[str]:
-    listed = _dragoman(folder, "conversations", "--json").stdout.splitlines()
+    listed = _dragoman(folder, "conversations", "--json").splitlines()
     return [json.loads(line)["id"] for line in listed]
 
 
+def _shown(folder: Folder) -> str:
+    """All that is stored of chats."""
+    ids = _ids(folder)
+    return _dragoman(folder, "conversations", "show", *ids) if ids else ""
+
+
 def _said(folder: Folder, id_: str) -> list[str]:
-    shown = _dragoman(folder, "conversations", "show", id_).stdout
+    shown = _dragoman(folder, "conversations", "show", id_)
     return re.findall(r"(?:user|assistant): .*", shown)
 
 
@@ -89,13 +97,14 @@ def test_j5_a_chat_is_continued_after_kill_9_and_shows_what_was_said(folder: Fol
     ]
 
 
+@pytest.mark.long
 def test_j5_killed_at_a_question_the_chat_goes_on_and_nothing_was_done(folder: Folder) -> None:
     folder.script(*_WRITING, _ECHO)
     chat = folder.chat()
     chat.enter("write")
     chat.wait_for(_KEYS)
     _kill(chat)
-    history = _dragoman(folder, "approvals", "history").stdout
+    history = _dragoman(folder, "approvals", "history")
     assert re.search(r"write_file: Writing new\.txt +undecided", history)
 
     again = folder.chat("-c")
@@ -139,6 +148,7 @@ def test_one_prompt_after_the_other_is_one_chat(folder: Folder) -> None:
     ]
 
 
+@pytest.mark.long
 def test_a_chat_to_continue_is_chosen_by_arrow_keys_or_number(folder: Folder) -> None:
     folder.script(_ECHO)
     for prompt in ("first", "second", "third"):
@@ -188,6 +198,7 @@ def test_a_chat_that_is_open_elsewhere_is_not_continued(folder: Folder) -> None:
     assert len(_ids(folder)) == 1
 
 
+@pytest.mark.long
 def test_without_a_terminal_the_ids_are_listed(folder: Folder) -> None:
     folder.script(_ECHO)
     nothing = folder.run("-c", "-p", "two")
@@ -221,6 +232,7 @@ def test_a_chat_of_another_folder_is_named_and_not_continued_here(folder: Folder
     assert f"is of the folder {folder.path}. Continue it there." in done.stderr
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("content", "listed", "sentence"),
     [("metadata", 1, "in the chats of this folder was not kept"), ("off", 0, 'is "off"')],
@@ -250,6 +262,7 @@ def test_without_content_a_chat_is_not_continued(
 _METADATA = '[journal]\ncontent = "metadata"'
 
 
+@pytest.mark.long
 def test_the_last_chat_that_was_kept_is_continued_and_others_are_not_offered(folder: Folder) -> None:
     folder.script(_ECHO)
     folder.run("-p", "kept")
@@ -266,6 +279,7 @@ def test_the_last_chat_that_was_kept_is_continued_and_others_are_not_offered(fol
     assert "What was said in this chat was not kept" in named.stderr
 
 
+@pytest.mark.long
 def test_with_metadata_a_chat_that_was_kept_is_continued_for_the_last_time(folder: Folder) -> None:
     folder.script(_ECHO)
     folder.run("-p", "kept")
@@ -305,6 +319,7 @@ def test_the_list_to_choose_from_marks_what_is_open_and_ends_with_ctrl_c(folder:
     assert other.wait_end() == 130
 
 
+@pytest.mark.long
 def test_an_agents_journal_that_cannot_be_read_does_not_prevent_continuing(folder: Folder) -> None:
     _agent(folder)
     folder.run("-p", "!history")
@@ -333,12 +348,14 @@ def _agent(folder: Folder) -> None:
 
 
 def _wait_stored(folder: Folder, pattern: str) -> None:
-    """Until what is stored of the last chat has this."""
+    """Until what is stored of the last chat has this. Nobody tells when a file of another process has changed."""
     deadline = time.monotonic() + DEADLINE
-    while not re.search(pattern, shown := _dragoman(folder, "conversations", "show", *_ids(folder)).stdout):
+    while not re.search(pattern, shown := _shown(folder)):
         assert time.monotonic() < deadline, shown
+        time.sleep(_LOOK_SECONDS)
 
 
+@pytest.mark.long
 def test_j5_killed_while_an_allowed_command_runs_it_does_not_say_that_it_is_not_done(folder: Folder) -> None:
     _agent(folder)
     chat = folder.chat()
@@ -359,8 +376,7 @@ def test_j5_killed_in_an_answer_what_was_said_of_it_is_shown_as_incomplete(folde
     chat.enter("!slow 600")
     _wait_stored(folder, r"assistant \(incomplete\): \S+")
     _kill(chat)
-    said = _dragoman(folder, "conversations", "show", *_ids(folder)).stdout
-    [words] = re.findall(r"assistant \(incomplete\): (.*)", said)
+    [words] = re.findall(r"assistant \(incomplete\): (.*)", _shown(folder))
     again = folder.chat("-c")
     again.wait_for(_CONTINUED)
     # Below the prompt, which has words of its own.

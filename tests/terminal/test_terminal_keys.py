@@ -152,6 +152,7 @@ def test_ctrl_z_during_an_answer_and_at_a_question(folder: Folder) -> None:
     shell.wait_for("→ allowed once")
 
 
+@pytest.mark.long
 def test_the_arrow_does_not_recall_leaving(folder: Folder) -> None:
     folder.script(_ECHO)
     chat = folder.chat()

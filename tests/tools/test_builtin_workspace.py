@@ -61,7 +61,7 @@ class TestPlaces:
         with pytest.raises(WorkspaceError, match="is outside the workspace"):
             workspace.place(path)
 
-    @pytest.mark.parametrize("path", ["", "a\0b"])
+    @pytest.mark.parametrize("path", ["", "a\0b", "half\ud83d/a pair"])
     def test_what_is_no_path(self, workspace: Workspace, path: str) -> None:
         with pytest.raises(WorkspaceError, match="is no path"):
             workspace.place(path)

@@ -130,6 +130,9 @@ class Editor:
         self.logged: list[dict[str, Any]] = []
         self.logged_more = asyncio.Event()
         self.models_changed = asyncio.Event()
+        # How often it was told that the list of conversations has changed.
+        self.conversation_changes = 0
+        self.conversations_changed = asyncio.Event()
         # The documents that are open, by path: what their editors hold, saved or not.
         self.buffers: dict[str, str] = {}
         # What its terminals have shown, by id, and how their commands ended.
@@ -162,20 +165,25 @@ class Editor:
             self.terminals[params["id"]] = ""
             incoming.reply({})
         elif incoming.method == "fs/readTextFile":
-            incoming.reply({"text": self.buffers.get(params["path"])})
+            incoming.reply(self._read(Path(params["path"])))
         elif incoming.method == "fs/writeTextFile":
             incoming.reply({"text": self._write(Path(params["path"]), params["text"], params["expected"])})
         else:
             incoming.fail(METHOD_NOT_FOUND, f"{incoming.method} is not served")
 
+    def _read(self, path: Path) -> dict[str, object]:
+        """As VS Code does: the text of a document with unsaved changes, and whether there is a document."""
+        held = self.buffers.get(str(path))
+        return {"text": None if held == _on_disk(path) else held, "isOpen": held is not None}
+
     def _write(self, path: Path, text: str, expected: str | None) -> str | None:
         """As VS Code does: the document is changed and saved, if it is what it should be."""
-        on_disk = path.read_text() if path.exists() else None
+        on_disk = _on_disk(path)
         if self.buffers.get(str(path), on_disk) != expected:
             return None
         self.buffers[str(path)] = text
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
+        path.write_bytes(text.encode())
         return text
 
     def notification(self, notification: Notification) -> None:
@@ -194,6 +202,9 @@ class Editor:
         elif notification.method == "terminal/exit":
             self.exits[params.pop("id")] = params
             self.terminal_news.set()
+        elif notification.method == "conversations/changed":
+            self.conversation_changes += 1
+            self.conversations_changed.set()
         elif notification.method == "lm/modelsChanged":
             self.models_changed.set()
 
@@ -278,6 +289,10 @@ class Chat:
 
     async def say(self, *contents: dict[str, Any] | str) -> Answer:
         return await self.end(self.begin(*contents))
+
+
+def _on_disk(path: Path) -> str | None:
+    return path.read_bytes().decode() if path.exists() else None
 
 
 def returned(call: dict[str, Any], *content: dict[str, Any] | str, **more: object) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from dragoman.jsonrpc import REQUEST_CANCELLED, ErrorResponse, RemoteError, RpcReply
-from fake_agent.steps import prompt
+from fake_agent.steps import COMMAND, prompt
 from faults.world import is_alive, until
 from vscode.editor import Chat, Editor, editor_in, noted, soon
 
@@ -141,6 +141,81 @@ async def test_no_prompt_is_sent_in_a_mode_that_the_user_has_left(tmp_path: Path
         await chat.say("look at it")
         assert _set(tmp_path)[-1] == "plan"
         assert len(noted(tmp_path, "session/prompt")) == 2
+
+
+@pytest.mark.parametrize(
+    ("chosen", "said"),
+    [
+        ({"mode": "plan"}, "“Plan” (plan) for Mode, which is still “Full access” (yolo)"),
+        ({"model": "opus"}, "“Opus” (opus) for Model, which is still “Small” (small)"),
+    ],
+)
+async def test_a_value_that_the_agent_reports_counts_more_than_its_answer(
+    tmp_path: Path, chosen: dict[str, object], said: str
+) -> None:
+    """It answers that the value is set, and reports that it has another one."""
+    async with editor_in(tmp_path, state=_STATE, swaps={"plan": "yolo", "opus": "small"}) as (editor, _):
+        chat = _chosen(editor, **chosen)
+        for text in ("hello", "again"):
+            failed = await chat.begin(text).settled()
+            assert failed.kind == "agent_failed"
+            assert said in failed.error.error.message
+        assert _sent(tmp_path) == []
+        assert len(_set(tmp_path)) == 2
+        # The choice is taken back, and the session gets what it had.
+        chat.options = {}
+        await chat.say("and now?")
+        assert _set(tmp_path)[2:] == (["default"] if "mode" in chosen else [])
+
+
+async def test_a_mode_that_the_user_has_left_and_the_agent_reports_again_is_left_again(
+    tmp_path: Path,
+) -> None:
+    again = {"sessionUpdate": "current_mode_update", "currentModeId": "yolo"}
+    own = {"sessionUpdate": "current_mode_update", "currentModeId": "plan"}
+    async with editor_in(tmp_path, state=_STATE) as (editor, _):
+        chat = _chosen(editor, mode="yolo")
+        await chat.say("hello")
+        chat.options = {}
+        await chat.say(prompt(["update", again], ["say", "done"]))
+        await chat.say(prompt(["update", own], ["say", "done"]))
+        assert _set(tmp_path) == ["yolo", "default", "default"]
+        # A mode that the user never chose is the agent's own affair.
+        await chat.say("on")
+        assert _set(tmp_path) == ["yolo", "default", "default"]
+
+
+async def test_a_mode_that_the_agent_does_not_report_is_set_once_and_cannot_be_left_unnoticed(
+    tmp_path: Path,
+) -> None:
+    """What it had before is not known. So there is nothing to go back to, and no prompt is sent."""
+    async with editor_in(tmp_path) as (editor, _):
+        chat = _chosen(editor, mode="yolo")
+        await chat.say("hello")
+        await chat.say("again")
+        assert _set(tmp_path) == ["yolo"]
+        chat.options = {}
+        failed = await chat.begin("delete it").settled()
+        assert failed.kind == "agent_failed"
+        assert "still in “yolo” for mode" in failed.error.error.message
+        assert "delete it" not in _sent(tmp_path)
+        chat.options = {"modelConfiguration": {"mode": "ask"}}
+        await chat.say("look at it")
+        assert _set(tmp_path) == ["yolo", "ask"]
+
+
+@pytest.mark.parametrize("configured", ['mode = "plan"', 'options = { model = "opus" }'])
+async def test_a_configured_value_that_the_agent_does_not_keep_is_an_error(
+    tmp_path: Path, configured: str
+) -> None:
+    agent = json.dumps({"folder": str(tmp_path), "state": _STATE, "swaps": {"plan": "yolo", "opus": "small"}})
+    model = f'[models.strict]\nkind = "acp"\nagent = "demo"\ncommand = {json.dumps([*COMMAND, agent])}\n{configured}\n'
+    async with editor_in(tmp_path, configured=model) as (editor, _):
+        failed = await Chat(editor, "strict").begin("hello").settled()
+        assert failed.kind == "bad_request"
+        assert "reports" in failed.error.error.message
+        assert "`mode` and `options`" in failed.error.error.message
+        assert _sent(tmp_path) == []
 
 
 async def test_a_prompt_that_is_cancelled_before_its_mode_is_set_is_not_sent(tmp_path: Path) -> None:

@@ -9,11 +9,11 @@ import pytest
 
 from dragoman.jsonrpc import RemoteError
 from fake_agent.steps import prompt
-from vscode.editor import Chat, Editor, editor_in, noted
+from vscode.editor import Chat, Editor, editor_in, noted, soon
 
 
-async def _listed(editor: Editor, **wanted: object) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = (await editor.ask("conversations/list", wanted))["conversations"]
+async def _listed(editor: Editor) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = (await editor.ask("conversations/list", {}))["conversations"]
     return found
 
 
@@ -27,13 +27,78 @@ async def test_a_conversation_is_listed_and_shown(tmp_path: Path) -> None:
         shown = await editor.ask("conversations/show", {"id": row["id"]})
         assert shown["title"] == "Where is the milk?"
         assert "## You\n\nWhere is the milk?\n\n## Agent\n\necho:" in shown["text"]
-        # Of another folder nothing is listed, unless all are wanted.
+
+
+async def test_conversations_of_other_folders_are_not_this_editors(tmp_path: Path) -> None:
+    async with editor_in(tmp_path) as (editor, _):
+        await Chat(editor, "fake").say("Where is the milk?")
+        [row] = await _listed(editor)
         editor.peer.notify("workspace/didChangeFolders", {"workspaceFolders": [str(tmp_path / "other")]})
         assert await _listed(editor) == []
-        [other] = await _listed(editor, all=True)
-        assert (other["id"], other["keepsMemory"]) == (row["id"], False)
+        for method in ("show", "messages", "delete"):
+            with pytest.raises(RemoteError, match="There is no conversation") as refused:
+                await editor.ask(f"conversations/{method}", {"id": row["id"]})
+            assert isinstance(refused.value.data, dict)
+            assert refused.value.data["kind"] == "not_found"
+        # Its folder may be any of them. Only in the first one does the agent go on with its memory.
+        folders = [str(tmp_path / "other"), str(tmp_path)]
+        editor.peer.notify("workspace/didChangeFolders", {"workspaceFolders": folders})
+        [still] = await _listed(editor)
+        assert (still["id"], still["keepsMemory"]) == (row["id"], False)
+        assert "milk" in (await editor.ask("conversations/show", {"id": row["id"]}))["text"]
 
 
+async def _told(editor: Editor) -> None:
+    await soon(editor.conversations_changed.wait())
+    editor.conversations_changed.clear()
+
+
+async def _states(editor: Editor, *wanted: str) -> None:
+    """What a view does: it reads the list again each time it is told to."""
+    while [row["state"] for row in await _listed(editor)] != [*wanted]:
+        await _told(editor)
+
+
+async def test_the_editor_is_told_when_its_list_has_changed(tmp_path: Path) -> None:
+    async with editor_in(tmp_path) as (editor, _):
+        chat = Chat(editor, "fake")
+        await _states(editor)
+        await chat.say("Where is the milk?")
+        await _states(editor, "idle")
+        running = chat.begin(prompt(["say", "so"], ["hang"]))
+        await _states(editor, "answering")
+        running.cancel()
+        await _states(editor, "idle")
+        [row] = await _listed(editor)
+        await editor.ask("conversations/delete", {"id": row["id"]})
+        await _states(editor)
+
+
+async def test_an_editor_that_does_not_read_the_list_again_is_told_once(tmp_path: Path) -> None:
+    async with editor_in(tmp_path) as (editor, _):
+        chat = Chat(editor, "fake")
+        await chat.say("No list was read yet.")
+        await _listed(editor)
+        await chat.say("hello")
+        await _told(editor)
+        await chat.say("hello")
+        await chat.say("hello")
+        assert editor.conversation_changes == 1
+        await _listed(editor)
+        await chat.say("hello")
+        await _told(editor)
+        assert editor.conversation_changes == 2
+
+
+async def test_what_another_process_stores_is_news_as_well(tmp_path: Path) -> None:
+    async with editor_in(tmp_path) as (editor, _), editor_in(tmp_path) as (other, _):
+        await _states(editor)
+        await Chat(other, "fake").say("Where is the milk?")
+        while not await _listed(editor):
+            await _told(editor)
+
+
+@pytest.mark.long
 async def test_a_conversation_goes_on_after_a_restart_with_the_agents_memory(tmp_path: Path) -> None:
     async with editor_in(tmp_path, resume=True) as (editor, _):
         await Chat(editor, "fake").say(prompt(["say", "It is white."]))
@@ -79,8 +144,7 @@ async def test_a_conversation_is_deleted_unless_it_is_under_way(tmp_path: Path) 
             await editor.ask("conversations/delete", {"id": row["id"]})
         running.cancel()
         await running.settled()
-        while (await _listed(editor))[0]["state"] != "idle":
-            pass
+        await _states(editor, "idle")
         assert await editor.ask("conversations/delete", {"id": row["id"]}) == {}
         assert await _listed(editor) == []
         with pytest.raises(RemoteError, match="There is no conversation"):

@@ -193,3 +193,18 @@ async def test_much_output_is_bounded_for_the_agent_and_whole_in_the_editor(tmp_
         assert (len(said["output"]), said["truncated"]) == (1000, True)
         [shown] = editor.terminals.values()
         assert len(shown) == 3_000_000
+
+
+async def test_the_terminal_shows_all_of_what_runs(tmp_path: Path) -> None:
+    words = "x" * 200
+    line = f"echo 'one\ttwo'\\\n  {words}; : \x1b[2J"
+    argued = {"command": "echo", "args": ["a b", words], "env": [{"name": "X", "value": "y z"}]}
+    async with editor_in(tmp_path, initialized=False) as (editor, _):
+        chat = await _started(tmp_path, editor)
+        answer = await chat.say(
+            prompt(["terminal", {"command": line}], ["terminal", argued], ["term", "wait_for_exit"])
+        )
+        while answer.calls:
+            answer = await _yes(chat, answer)
+        shown = [params["command"] for method, params in editor.asked if method == "terminal/create"]
+        assert shown == [line.replace("\x1b", "␛"), f"X='y z' echo 'a b' {words}"]

@@ -8,7 +8,6 @@ import { ROOT, dense, until } from './editor.mjs';
 import { withEditor } from './suite.mjs';
 
 const DRAGOMAN = process.env.DRAGOMAN ?? path.join(ROOT, '.venv/bin/dragoman');
-const PICTURES = process.env.DRAGOMAN_LOOK;
 const MODES = {
   currentModeId: 'default',
   availableModes: [
@@ -43,12 +42,6 @@ function noted(method) {
   return lines.map((line) => JSON.parse(line)).filter((entry) => entry.method === method).map(({ params }) => params);
 }
 
-async function look(name) {
-  if (PICTURES) {
-    await editor.screenshot(path.join(PICTURES, `${name}.png`));
-  }
-}
-
 async function inputShows(words) {
   await until(`“${words}” in the input`, async () => dense(await chat.input.locator('.view-lines').innerText()).startsWith(dense(words)));
 }
@@ -59,7 +52,7 @@ test('a mode is chosen before the first prompt, in the agent’s own words, and 
   await editor.pickItem('Which agent?', 'Scripted Agent');
   await editor.pickItem('Agent options for this workspace', 'Mode');
   await until('the values', async () => /Full access[^]*Bypasses all permission checks/.test(await editor.menuText()));
-  await look('agent-mode');
+  await editor.look('agent-mode');
   await editor.pickItem('Mode', 'Plan');
   await chat.pick('Scripted Agent');
   await chat.ask('@dragoman Where is the milk?', /echo: \["Where is the milk\?"\]/);
@@ -68,12 +61,24 @@ test('a mode is chosen before the first prompt, in the agent’s own words, and 
   await until('the mode in the status item', async () => /mode: plan/.test((await item.getAttribute('aria-label')) ?? (await item.innerText())));
 });
 
+test('the view of conversations follows what is said, without a click', async () => {
+  const view = editor.page.locator('.pane').filter({ has: editor.page.getByText('Agent Conversations', { exact: true }) }).last();
+  const rows = async () => dense((await view.locator('.monaco-list-row').allInnerTexts()).join('\n'));
+  await view.locator('.pane-header').click();
+  await until('what was said before', async () => (await rows()).includes(dense('Where is the milk?')));
+  await editor.newChat();
+  await chat.ask('@dragoman Who drinks it?', /echo: \["Who drinks it\?"\]/);
+  await until('what was said now', async () => (await rows()).includes(dense('Who drinks it?')));
+  await until('the end of the answer', async () => (await view.locator('.codicon-loading').count()) === 0);
+  await editor.look('agent-view');
+});
+
 test('a command of the agent goes into the input, and reaches the agent as its first words', async () => {
   await editor.command('Dragoman: Agent Commands…');
   await editor.pickItem('Which agent?', 'Scripted Agent');
   await editor.pickItem('Commands of the agent', '/review');
   await inputShows('@dragoman /review');
-  await look('agent-command');
+  await editor.look('agent-command');
   await editor.page.keyboard.type('main', { delay: 10 });
   await editor.page.keyboard.press('Escape');
   await editor.page.keyboard.press('Enter');
@@ -88,7 +93,7 @@ test('a stored conversation goes on in a new chat, with the agent’s memory', a
   await editor.command('Dragoman: Continue Conversation');
   await editor.pickItem('Conversations of this folder', 'Where is the milk?');
   await inputShows('@dragoman /continue');
-  await look('agent-continue');
+  await editor.look('agent-continue');
   await editor.page.keyboard.type('And the butter?', { delay: 10 });
   await editor.page.keyboard.press('Escape');
   await editor.page.keyboard.press('Enter');
@@ -103,12 +108,12 @@ test('an agent that requires a login has a button, its command is shown and runs
   await chat.pick('Second Agent');
   await chat.say('@dragoman hello');
   await chat.hears(/requires a login/);
-  await look('agent-login');
+  await editor.look('agent-login');
   await chat.within.locator('.monaco-button').filter({ hasText: 'Sign In' }).last().click();
   assert.match(await editor.modalText(), /\/bin\/sh\s+-c\s+"touch '[^]*logged-in'; echo done; sleep 60"/);
   assert(await editor.modalFits());
   assert(!existsSync(editor.at('logged-in')));
-  await look('agent-login-command');
+  await editor.look('agent-login-command');
   await editor.answerModal('Run in Terminal');
   await until('the login', () => {
     try {

@@ -326,6 +326,22 @@ describe('through @dragoman, once the built-in chat is in use', () => {
     await chat.idle();
   });
 
+  // docs/vscode-details.md says why.
+  test('a chat with both is two conversations: @dragoman has its own turns, agent mode has all of them as text', async () => {
+    await editor.newChat();
+    const marked = ({ content }) => content.some(({ mimeType }) => mimeType === 'stateful_marker');
+    const last = () => editor.requests.filter(({ params }) => params.options.tools?.length > 0).at(-1).params.messages;
+    await chat.ask('say hello', /Hello, I am the demo agent/);
+    await chat.ask('@dragoman what did I say before?', /You have said nothing before/);
+    assert.deepEqual(last().map(({ role, content }) => [role, content.length]), [['user', 1]]);
+    await chat.ask('what did I say before?', /Before I joined[^]*You have said nothing before/);
+    assert.deepEqual(last().filter(({ role }) => role === 'assistant').map(marked), [true, false]);
+    await chat.ask('@dragoman what did I say before?', /You said to me:\s*what did I say before\?/);
+    assert.doesNotMatch(await chat.lastResponse(), /say hello/);
+    assert.deepEqual(last().map(({ role }) => role), ['user', 'assistant', 'user']);
+    assert(marked(last()[1]));
+  });
+
   test('two permissions are two dialogs', async () => {
     await editor.newChat();
     await chat.say('@dragoman two permissions');

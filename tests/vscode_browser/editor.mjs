@@ -417,6 +417,13 @@ export class Editor {
     await this.page.screenshot({ path: file });
   }
 
+  /** A picture for somebody who looks at every step, in `DRAGOMAN_LOOK`. */
+  async look(name) {
+    if (process.env.DRAGOMAN_LOOK) {
+      await this.screenshot(path.join(process.env.DRAGOMAN_LOOK, `${name}.png`));
+    }
+  }
+
   /** The chat alone, or so much of its lower end, without what VS Code would like to sell. */
   async picture(file, lower = Infinity) {
     mkdirSync(path.dirname(file), { recursive: true });

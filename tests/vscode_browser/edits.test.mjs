@@ -39,6 +39,24 @@ const says = (...steps) => chat.say(`@dragoman ${JSON.stringify(steps)}`);
 const text = (at) => (existsSync(at) ? readFileSync(at, 'utf8') : undefined);
 const shownInEditors = async () => dense((await editor.page.locator('.part.editor').allInnerTexts()).join('\n'));
 
+async function open(name) {
+  const row = editor.page.locator('.quick-input-list-row', { hasText: name });
+  // A list of files that was made before the file stays as it is while it is open.
+  await until('the file in the list', async () => {
+    await editor.command('Go to File...');
+    await editor.page.keyboard.type(name);
+    const isThere = await row.waitFor({ timeout: 2_000 }).then(() => true, () => false);
+    await editor.page.keyboard.press(isThere ? 'Enter' : 'Escape');
+    return isThere;
+  });
+  await until('the file', () => editor.page.locator('.tab.active', { hasText: name }).count());
+}
+
+async function editorShows(words) {
+  const shown = editor.page.locator('.editor-group-container .monaco-editor .view-lines');
+  await until(`“${words}” in the editor`, async () => dense((await shown.allInnerTexts()).join('')).startsWith(dense(words)));
+}
+
 test('the link in a question opens the whole change in the diff editor', async () => {
   const lines = Array.from({ length: 12 }, (_, number) => `line ${number}\n`).join('');
   const at = file('long.txt', lines);
@@ -81,21 +99,46 @@ test('an answer with edits can be reviewed and undone, and what has changed sinc
   writeFileSync(mine, 'after, and mine\n');
   await editor.page.getByRole('button', { name: 'Undo These Edits' }).last().click();
   const left = await editor.modalText();
-  assert(dense(left).includes(dense('2 files were undone')), left);
+  assert(dense(left).includes(dense('The edits of 2 files were undone. 1 file was left as it is')), left);
   assert(left.includes('mine.txt'), left);
   await editor.page.keyboard.press('Escape');
   assert.deepEqual([text(changed), text(created), text(mine)], ['before\n', undefined, 'after, and mine\n']);
+  // VS Code cannot take the buttons away: the next press tries what is left, and the one after that says that nothing is.
+  writeFileSync(mine, 'after\n');
+  await editor.page.getByRole('button', { name: 'Undo These Edits' }).last().click();
+  await editor.notification('The edits of 1 file were undone.').waitFor();
+  assert.equal(text(mine), 'before\n');
+  await editor.page.getByRole('button', { name: 'Undo These Edits' }).last().click();
+  await editor.notification('nothing is left to undo').waitFor();
+  await editor.look('edits-undone');
+  await editor.closeEditors();
+});
+
+test('undo changes an open document in the editor, whose own undo takes that back', async () => {
+  const at = file('open.txt', 'before\n');
+  await editor.newChat();
+  await chat.pick('Scripted Agent');
+  await open('open.txt');
+  await says(asks([at, 'before', 'after']), ['put', at, 'after\n'], ['say', 'All done.']);
+  await chat.dialog();
+  await chat.allowOnce();
+  await chat.hears(/All done/);
+  await chat.idle();
+  await editorShows('after');
+  await editor.page.getByRole('button', { name: 'Undo These Edits' }).last().click();
+  await until('the text before', () => text(at) === 'before\n');
+  await editorShows('before');
+  await editor.page.locator('.editor-group-container .monaco-editor .view-lines').first().click();
+  await editor.page.keyboard.press('Control+z');
+  await editorShows('after');
+  await editor.closeEditors();
 });
 
 test('a write of the agent is made in the editor, over unsaved text, and the editor’s undo takes it back', async () => {
   const at = file('buffer.txt', 'saved\n');
   await editor.newChat();
   await chat.pick('Scripted Agent');
-  await editor.command('Go to File...');
-  await editor.page.keyboard.type('buffer.txt');
-  await until('the file in the list', () => editor.page.locator('.quick-input-list-row', { hasText: 'buffer.txt' }).count());
-  await editor.page.keyboard.press('Enter');
-  await until('the file', () => editor.page.locator('.tab.active', { hasText: 'buffer.txt' }).count());
+  await open('buffer.txt');
   await editor.page.locator('.editor-group-container .monaco-editor .view-lines').first().click();
   await editor.page.keyboard.press('Control+Home');
   await editor.page.keyboard.type('typed ');
@@ -109,17 +152,17 @@ test('a write of the agent is made in the editor, over unsaved text, and the edi
   assert.equal(text(at), 'written\n');
   await editor.page.locator('.editor-group-container .monaco-editor .view-lines').first().click();
   await editor.page.keyboard.press('Control+z');
-  await until('the text before', async () =>
-    dense((await editor.page.locator('.editor-group-container .monaco-editor .view-lines').allInnerTexts()).join('')).includes(dense('typed saved')),
-  );
+  await editorShows('typed saved');
 });
 
-test('a command of the agent is asked about, and shown in a terminal', async () => {
+test('a command of the agent is asked about, and shown whole in a terminal', async () => {
+  const end = `${'x'.repeat(100)} && echo the end of it`;
   await editor.newChat();
   await chat.pick('Scripted Agent');
-  await says(['terminal', { command: 'echo', args: ['seen in the terminal'] }], ['term', 'wait_for_exit'], ['say', 'All done.']);
+  await says(['terminal', { command: `echo seen in the terminal ${end}` }], ['term', 'wait_for_exit'], ['say', 'All done.']);
   await chat.dialog();
   await chat.allowOnce();
   await chat.hears(/All done/);
-  await until('the terminal', async () => /echo/.test((await editor.page.locator('.panel, .terminal-outer-container').allInnerTexts()).join(' ')));
+  await until('the whole command', async () => dense(await editor.panelText()).includes(dense(`$ echo seen in the terminal ${end}`)));
+  await editor.look('edits-terminal');
 });

@@ -19,6 +19,10 @@ test('without Dragoman the extension offers to set it up, and shows no error', a
   await offer.waitFor();
   assert.equal(await offer.locator('.codicon-error').count(), 0);
   assert.equal(await editor.statusText(), 'Set Up Dragoman');
+  await editor.page.locator('.statusbar-item').filter({ hasText: 'Set Up Dragoman' }).click();
+  await until('the next step', async () => /^[^]*Install Dragoman[^]*Use an Installed One…[^]*Show Log\s*$/.test(await editor.menuText()));
+  await editor.look('set-up');
+  await editor.page.keyboard.press('Escape');
   await offer.locator('.monaco-button').filter({ hasText: /^Set Up$/ }).click();
   await editor.notification(/Installing Dragoman/).waitFor();
   await until('the model in the picker', async () => /demo/i.test(await editor.chat.model()), INSTALLING);

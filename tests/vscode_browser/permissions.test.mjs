@@ -12,7 +12,6 @@ const EXECUTE = 'dragoman-agent-action-execute';
 const SENSITIVE = 'dragoman-agent-action-sensitive';
 const IMAGES = process.env.DRAGOMAN_IMAGES;
 // For a look at what the tests see.
-const PICTURES = process.env.DRAGOMAN_LOOK;
 
 let editor;
 let chat;
@@ -42,12 +41,6 @@ function asks(toolCall) {
 
 function edit(file) {
   return { kind: 'edit', title: 'Write', content: [{ type: 'diff', path: file, newText: 'changed\n' }], locations: [{ path: file }] };
-}
-
-async function look(name) {
-  if (PICTURES) {
-    await editor.screenshot(path.join(PICTURES, `${name}.png`));
-  }
 }
 
 async function skipped(outcome = /denied/) {
@@ -98,7 +91,7 @@ for (const [where, target] of [
       if (IMAGES) {
         await editor.pictureOfModal(path.join(IMAGES, 'vscode-sensitive.png'));
       }
-      await look(`modal-${where.replaceAll(' ', '-')}`);
+      await editor.look(`modal-${where.replaceAll(' ', '-')}`);
       await editor.answerModal(answer);
       await chat.hears(new RegExp(`<c1: the-${outcome}_once>`));
       await chat.idle();
@@ -120,14 +113,14 @@ test('a long sensitive question: the modal dialog shows both ends, and nothing i
   for (const [answer, isDone] of [['Refuse', false], ['Allow Once', true]]) {
     await chat.say('@dragoman write `KEY=1` to `.env`');
     assert.match(await editor.modalText(), /Demo Agent wants[^]*KEY_0=[^]*lines left out[^]*\+KEY=1[^]*Folder:/);
-    await look('modal-long');
+    await editor.look('modal-long');
     assert(await editor.modalFits());
     assert.equal(await editor.modal.locator('.monaco-button').filter({ hasText: 'Allow Once' }).count(), 0);
     const before = editor.witnessed('document').length;
     await editor.answerModal('Show All');
     const { text } = await until('the document', () => editor.witnessed('document')[before]);
     assert(text.includes('-KEY_750=value') && text.includes('+KEY=1'), text);
-    await look('modal-document');
+    await editor.look('modal-document');
     await editor.pickItem(/wants to/, answer);
     if (isDone) {
       await until('the change', () => readFileSync(secrets, 'utf8') !== lines);
@@ -184,11 +177,11 @@ test('Allow from Now On: the same action is no longer asked about, another one a
   await chat.idle();
   await editor.command('Dragoman: Allow from Now On…');
   await until('the list', async () => /echo lasting/.test(await editor.menuText()));
-  await look('recent');
+  await editor.look('recent');
   await editor.pickItem('Allow from now on', 'echo lasting');
   await editor.pickItem('Allow from now on: for how long?', /^\s*Workspace/);
   assert.match(await editor.modalText(), /echo lasting \| tee -a lasting\.txt[^]*Demo Agent/);
-  await look('lasting');
+  await editor.look('lasting');
   await editor.answerModal('Allow from Now On');
   await editor.notification(/Allowed from now on: this folder/).waitFor();
 
@@ -222,7 +215,7 @@ test('Allow from Now On: a rule is shown with its file before it is added, and d
   await editor.pickItem('Allow from now on', 'touch ruled.txt');
   await editor.pickItem('Allow from now on: for how long?', /^\s*Always allow exactly `touch ruled\.txt` here/);
   assert.match(await editor.modalText(), /\[\[policy\]\][^]*command = \["touch", "ruled\.txt"\][^]*dragoman\.toml/);
-  await look('rule');
+  await editor.look('rule');
   await editor.answerModal('Add the Rule');
   await editor.notification(/The rule holds from now on/).waitFor();
 
@@ -243,7 +236,7 @@ test('the whole of a long question is in a document, one click from its dialog',
   const words = Array.from({ length: 480 }, (_, number) => `word-${number}`).join(' ');
   await chat.say(`@dragoman !run echo ${words} the-end-of-it`);
   assert.match(await chat.dialog(), /Show the whole question/);
-  await look('long');
+  await editor.look('long');
   const before = editor.witnessed('document').length;
   await chat.dialogs.last().getByText('Show the whole question').click();
   const { text } = await until('the document', () => editor.witnessed('document')[before]);
@@ -252,7 +245,7 @@ test('the whole of a long question is in a document, one click from its dialog',
   await shown.click();
   await editor.page.keyboard.press('Control+End');
   await until('its end', async () => /the-end-of-it/.test((await shown.innerText()).replaceAll(/\W/g, '-')));
-  await look('document');
+  await editor.look('document');
   await editor.closeEditors();
   await skipped();
 });
@@ -263,7 +256,7 @@ test('without a chat, VS Code’s modal dialog keeps command and folder apart, a
   await chat.dialog();
   await editor.callWithoutChat(editor.lastQuestion);
   const text = await editor.modalText();
-  await look('without-chat');
+  await editor.look('without-chat');
   // A short question needs no link, which would be drawn as text here.
   assert.doesNotMatch(text, /command:/);
   assert.match(text, /echo apart \| tee -a apart\.txt\s*\n\s*Folder:/, text);
@@ -293,7 +286,7 @@ describe('a workspace that brings settings along', () => {
     await withSettings({ 'chat.tools.eligibleForAutoApproval': eligible }, ({ eligible }) => eligible['dragoman.dragoman/agentExecute']);
     await chat.say('@dragoman !run echo eligible | tee -a eligible.txt');
     await chat.dialog();
-    await look('eligible');
+    await editor.look('eligible');
     await chat.button(/^Allow in this Session$/).click();
     for (const [answer, ran] of [['Allow Once', 1], ['Cancel', 1]]) {
       assert.match(await editor.modalText(), /echo eligible[^]*chat\.tools\.eligibleForAutoApproval/);
@@ -314,7 +307,7 @@ describe('a workspace that brings settings along', () => {
     const since = editor.invocations.length;
     await chat.say('@dragoman !run echo default | tee -a default.txt');
     assert.match(await editor.modalText(), /echo default[^]*chat\.permissions\.default/);
-    await look('default');
+    await editor.look('default');
     await editor.answerModal('Cancel');
     await chat.hears(/denied/);
     await chat.idle();

@@ -1,7 +1,8 @@
 // One editor for all tests of a file: started before them, and taken down after them. What failed leaves a picture.
 import { rmSync } from 'node:fs';
 import path from 'node:path';
-import { after, afterEach, before } from 'node:test';
+import { afterEach } from 'node:test';
+import { forAllTests } from '../browser/lifetime.mjs';
 import { Editor, ROOT } from './editor.mjs';
 
 /** Calls `ready` with the editor before the first test. */
@@ -9,19 +10,21 @@ export function withEditor(options, ready) {
   let editor;
   let failed = false;
 
-  before(async () => {
+  const start = async () => {
     editor = await Editor.start({ vsix: process.env.DRAGOMAN_VSIX ?? path.join(ROOT, 'dist/dragoman.vsix'), ...options });
     ready(editor);
-  });
+  };
 
-  after(async () => {
+  const stop = async () => {
     await editor?.close();
     if (failed) {
       console.log(`pictures and records of it: ${editor.folder}`);
     } else if (editor) {
       rmSync(editor.folder, { recursive: true, force: true, maxRetries: 5 });
     }
-  });
+  };
+
+  forAllTests(start, stop);
 
   afterEach(async (context) => {
     if (!context.passed) {

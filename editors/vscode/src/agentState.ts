@@ -54,6 +54,12 @@ export class AgentState {
     return this.#loginNeeded.has(modelId);
   }
 
+  /** An agent that requires a login, the first of them. */
+  get loginWanted(): { id: string; name: string } | undefined {
+    const [id] = this.#loginNeeded;
+    return id === undefined ? undefined : { id, name: this.#names.get(id) ?? id };
+  }
+
   /** One line for each model of which there is something to say. */
   get lines(): string[] {
     const ids = new Set([...Object.keys(this.#all()), ...this.#usage.keys()]);

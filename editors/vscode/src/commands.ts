@@ -4,6 +4,7 @@ import { existsSync } from 'node:fs';
 import * as path from 'node:path';
 import { promisify } from 'node:util';
 import * as vscode from 'vscode';
+import type { AgentState } from './agentState';
 import type { PendingApprovals } from './approvals';
 import type { Backend } from './backend';
 import { signalOf, unlessAborted, within } from './cancellation';
@@ -12,6 +13,7 @@ import { locate, type Places } from './locate';
 import { allowFromNowOn, showQuestion } from './questions';
 import { settings } from './settings';
 import { openTerminal } from './terminal';
+import { showMenu } from './menu';
 import { ADD_PROVIDER, offerSetUp } from './welcome';
 
 const run = promisify(execFile);
@@ -23,11 +25,12 @@ const RESET_MS = 60_000;
 export interface Parts {
   readonly backend: Pick<Backend, 'ready' | 'request' | 'restart' | 'state'>;
   readonly approvals: PendingApprovals;
+  readonly agents: Pick<AgentState, 'loginWanted'>;
   readonly log: Pick<vscode.LogOutputChannel, 'show'>;
   readonly places: () => Places;
 }
 
-export function registerCommands({ backend, approvals, log, places }: Parts): vscode.Disposable {
+export function registerCommands({ backend, approvals, agents, log, places }: Parts): vscode.Disposable {
   const closing = new vscode.CancellationTokenSource();
   const commands: Record<string, (value?: unknown) => Promise<unknown> | unknown> = {
     restart: () => told(() => backend.restart()),
@@ -38,7 +41,7 @@ export function registerCommands({ backend, approvals, log, places }: Parts): vs
     showQuestion: (nonce) => told(() => showQuestion(backend, approvals, nonce)),
     resetApprovals: () => told(() => resetApprovals(places())),
     install: () => told(() => installWithProgress(places(), backend, closing.token)),
-    menu: () => menu(backend),
+    menu: () => showMenu({ state: backend.state, waiting: approvals.count, login: agents.loginWanted }),
     builtInChat: () => told(useBuiltInChat),
   };
   return vscode.Disposable.from(
@@ -228,28 +231,4 @@ async function openConfiguration(file: vscode.Uri): Promise<void> {
     await vscode.workspace.fs.writeFile(file, Buffer.from(BEGINNING));
   }
   await vscode.window.showTextDocument(file);
-}
-
-async function menu(backend: Parts['backend']): Promise<void> {
-  const { state } = backend;
-  const setUp = { label: '$(cloud-download) Install Dragoman', command: 'install' };
-  const items = [
-    ...(state.name === 'missing' ? [setUp] : []),
-    { label: '$(output) Show Log', command: 'showLog' },
-    { label: '$(debug-restart) Restart', command: 'restart' },
-    { label: '$(settings-gear) Manage Agents', command: 'manage' },
-    { label: '$(comment-discussion) Use in the Built-in Chat', command: 'builtInChat' },
-    { label: '$(pulse) Check the Installation', command: 'doctor' },
-    { label: '$(settings) Agent Options…', command: 'agentOptions' },
-    { label: '$(terminal) Agent Commands…', command: 'agentCommands' },
-    { label: '$(sign-in) Sign In…', command: 'signIn' },
-    { label: '$(pass) Allow from Now On…', command: 'allowFromNowOn' },
-    { label: '$(discard) Reset Approvals', command: 'resetApprovals' },
-    ...(state.name === 'failed' ? [setUp] : []),
-  ];
-  const title = state.name === 'failed' || state.name === 'missing' ? state.reason : `Dragoman: ${state.name}`;
-  const chosen = await vscode.window.showQuickPick(items, { title });
-  if (chosen !== undefined) {
-    await vscode.commands.executeCommand(`dragoman.${chosen.command}`);
-  }
 }

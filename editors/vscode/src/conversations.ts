@@ -69,7 +69,8 @@ export class ConversationTree implements vscode.TreeDataProvider<ConversationRow
   }
 }
 
-export function registerConversations(backend: Asked): vscode.Disposable {
+/** The view and its commands. `refresh`: the list has changed, or the backend that has it is another one. */
+export function registerConversations(backend: Asked): vscode.Disposable & { refresh(): void } {
   const tree = new ConversationTree(backend);
   const view = vscode.window.createTreeView(VIEW, { treeDataProvider: tree });
   const told = async (does: () => Promise<void>) => {
@@ -88,10 +89,10 @@ export function registerConversations(backend: Asked): vscode.Disposable {
         }
       }),
     );
-  return vscode.Disposable.from(
+  const registered = vscode.Disposable.from(
     tree,
     view,
-    // What was said meanwhile changes the list.
+    // What was said while there was no backend to tell of it changes the list.
     view.onDidChangeVisibility(({ visible }) => visible && tree.refresh()),
     vscode.commands.registerCommand(`${VIEW}.refresh`, () => tree.refresh()),
     register('show', show),
@@ -105,6 +106,7 @@ export function registerConversations(backend: Asked): vscode.Disposable {
         ((await ask(backend, 'conversations/show', { id: query })) as { text: string }).text,
     }),
   );
+  return { refresh: () => tree.refresh(), dispose: () => registered.dispose() as undefined };
 }
 
 function ask(backend: Asked, method: string, params: object): Promise<unknown> {

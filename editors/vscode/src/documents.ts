@@ -19,10 +19,10 @@ interface WriteRequest {
   readonly expected: string | null;
 }
 
-/** The text of a document with unsaved changes; null if the disk has the same, or the file is not open. */
-export async function readTextFile(params: unknown): Promise<{ text: string | null }> {
+/** The text of a document with unsaved changes; null if the disk has the same. And whether there is a document. */
+export async function readTextFile(params: unknown): Promise<{ text: string | null; isOpen: boolean }> {
   const document = await openDocument((params as { path: string }).path);
-  return { text: document?.isDirty === true ? document.getText() : null };
+  return { text: document?.isDirty === true ? document.getText() : null, isOpen: document !== undefined };
 }
 
 /** Change a file and save it. The result is its text after that, or null if it was not the expected one. */

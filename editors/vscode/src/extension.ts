@@ -68,6 +68,8 @@ export function activate(context: vscode.ExtensionContext): void {
     notification: (method, params) => {
       if (method === 'lm/modelsChanged') {
         provider.modelsChanged();
+      } else if (method === 'conversations/changed') {
+        conversations.refresh();
       } else if (terminals.notified(method, params)) {
         return;
       } else if (method === 'log') {
@@ -82,6 +84,7 @@ export function activate(context: vscode.ExtensionContext): void {
       void vscode.commands.executeCommand('setContext', 'dragoman.ready', state.name === 'ready');
       if (state.name === 'ready') {
         provider.modelsChanged();
+        conversations.refresh();
         void offerChatOnce(context.globalState);
       } else {
         approvals.clear();
@@ -91,6 +94,7 @@ export function activate(context: vscode.ExtensionContext): void {
     log: (level, message) => write(log, level, message),
   });
   const terminals = new AgentTerminals((id) => running.notify('terminal/kill', { id }));
+  const conversations = registerConversations(running);
   lasting = { backend: running, log };
   const memory = memoryOf(context.workspaceState, version, running);
   // It stays set: a tool that vanished in the middle of a turn could not be answered.
@@ -111,9 +115,9 @@ export function activate(context: vscode.ExtensionContext): void {
     registerPermissionTools(running, approvals),
     registerQuestionDocuments(running),
     registerAgentCommands({ backend: running, state: agents }),
-    registerConversations(running),
+    conversations,
     registerReview(running, approvals),
-    registerCommands({ backend: running, approvals, log, places }),
+    registerCommands({ backend: running, approvals, agents, log, places }),
     vscode.workspace.onDidChangeWorkspaceFolders(() =>
       running.notify('workspace/didChangeFolders', { workspaceFolders: folders() }),
     ),

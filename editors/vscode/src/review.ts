@@ -9,6 +9,7 @@ import type { Backend } from './backend';
 import { within } from './cancellation';
 import { sentence } from './errors';
 import { pendingNonce } from './questions';
+import { RpcError } from './rpc';
 import { EDITS, type EditedFile, type EditTurn, type Part, type PlannedChange, type UndoOutcome } from './wire';
 
 export const CHANGE_SCHEME = 'dragoman-change';
@@ -73,11 +74,18 @@ export function registerReview(backend: Asked, approvals: PendingApprovals): vsc
   return vscode.Disposable.from(
     vscode.workspace.registerTextDocumentContentProvider(CHANGE_SCHEME, texts),
     ...Object.entries(commands).map(([name, does]) =>
-      vscode.commands.registerCommand(name, (value: unknown) =>
-        does(value).catch(async (error: unknown) => void (await vscode.window.showErrorMessage(sentence(error)))),
-      ),
+      vscode.commands.registerCommand(name, (value: unknown) => does(value).catch(tell)),
     ),
   );
+}
+
+/** The buttons of an answer stay when its edits were undone, or are not kept any more: to press one is no error. */
+async function tell(error: unknown): Promise<void> {
+  if (error instanceof RpcError && error.kind === 'not_found') {
+    await vscode.window.showInformationMessage(error.message);
+  } else {
+    await vscode.window.showErrorMessage(sentence(error));
+  }
 }
 
 /** Show the files of a pending question as they are and as they would be. */
@@ -141,27 +149,21 @@ async function undoEdits(backend: Asked, turn: unknown): Promise<void> {
     }
   }
   const { undone, left } = (await ask(backend, 'edits/undo', { turn: found.turn }, UNDO_MS)) as UndoOutcome;
-  const said = `${undone.length === 1 ? 'The edits of 1 file were' : `The edits of ${undone.length} files were`} undone.`;
+  const said = undone.length === 0 ? 'Nothing was undone.' : `The edits of ${counted(undone.length)} were undone.`;
   if (left.length === 0) {
     // Without the names: a notification turns link syntax into links.
     await vscode.window.showInformationMessage(said);
   } else {
     const detail = listed(left.map(({ path: file, why }) => `${file}: ${why}`));
-    await vscode.window.showWarningMessage(`${said} ${left.length} left as they are:`, { modal: true, detail });
+    await vscode.window.showWarningMessage(`${said} ${counted(left.length)} ${left.length === 1 ? 'was left as it is' : 'were left as they are'}:`, { modal: true, detail });
   }
 }
 
 /** The edits of a turn by its id; without an id, those of the last turn that has any. */
 async function editsOf(backend: Asked, turn: unknown): Promise<EditTurn | undefined> {
-  const { turns } = (await ask(backend, 'edits/list', {})) as { turns: EditTurn[] };
-  if (typeof turn !== 'string') {
-    return turns[0];
-  }
-  const found = turns.find(({ turn: id }) => id === turn);
-  if (found === undefined) {
-    throw new Error('These edits are not known any more: Dragoman was restarted since, or they were undone.');
-  }
-  return found;
+  const wanted = typeof turn === 'string' ? { turn } : {};
+  const { turns } = (await ask(backend, 'edits/list', wanted)) as { turns: EditTurn[] };
+  return turns[0];
 }
 
 /** One file in the diff editor, several in the editor for many, or in a list where VS Code has no such editor. */
@@ -212,6 +214,10 @@ export function offerReview(stream: vscode.ChatResponseStream, turn: string): vo
 
 function ask(backend: Asked, method: string, params: object, limit = ANSWER_MS): Promise<unknown> {
   return within(limit, undefined, (signal) => backend.request(method, params, { signal }));
+}
+
+function counted(files: number): string {
+  return files === 1 ? '1 file' : `${files} files`;
 }
 
 function listed(lines: readonly string[]): string {

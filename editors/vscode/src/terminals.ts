@@ -5,6 +5,8 @@
 import * as vscode from 'vscode';
 
 const CTRL_C = '\x03';
+/** Of a command, as the name of its terminal. The terminal itself shows all of it. */
+const NAME_CHARACTERS = 60;
 /** Output that arrives before VS Code has opened the terminal, in characters. The oldest is dropped first. */
 const EARLY_CHARACTERS = 1_000_000;
 
@@ -24,7 +26,7 @@ export class AgentTerminals {
 
   /** `terminal/create` of Dragoman. */
   create(params: unknown): Promise<object> {
-    const { id, title } = params as { id: string; title: string; cwd: string };
+    const { id, command } = params as { id: string; command: string; cwd: string };
     const written = new vscode.EventEmitter<string>();
     let early: string | undefined = '';
     let isRunning = true;
@@ -65,9 +67,10 @@ export class AgentTerminals {
         isRunning = false;
       },
     });
-    write(`\x1b[1m$ ${visible(title)}\x1b[0m\r\n`);
+    // Without a driver, a line feed alone would not go back to the first column.
+    write(`\x1b[1m$ ${command.split('\n').map(visible).join('\r\n')}\x1b[0m\r\n`);
     // Not in front: the user may be typing elsewhere.
-    vscode.window.createTerminal({ name: visible(title), pty, iconPath: new vscode.ThemeIcon('hubot') }).show(true);
+    vscode.window.createTerminal({ name: nameOf(command), pty, iconPath: new vscode.ThemeIcon('hubot') }).show(true);
     return Promise.resolve({});
   }
 
@@ -111,7 +114,12 @@ function ending(exitCode: number | null | undefined, signal: string | null | und
   return typeof signal === 'string' ? `Ended by ${signal}` : 'Ended';
 }
 
-/** A text without control characters, which a terminal would obey. */
+function nameOf(command: string): string {
+  const line = visible(command).trim().replace(/\s+/g, ' ');
+  return line.length > NAME_CHARACTERS ? `${line.slice(0, NAME_CHARACTERS)}…` : line;
+}
+
+/** A text without control characters, which a terminal would obey. Python has made marks of those that matter. */
 function visible(text: string): string {
   return text.replace(/[\x00-\x1f\x7f-\x9f]/g, ' ');
 }

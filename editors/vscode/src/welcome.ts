@@ -52,7 +52,7 @@ export async function offerChatOnce(memory: vscode.Memento, chatHasStarted = tim
     return;
   }
   await chatHasStarted();
-  if (memory.get(OFFERED_CHAT) === true || vscode.extensions.getExtension(BUILT_IN_CHAT)?.isActive === true) {
+  if (memory.get(OFFERED_CHAT) === true || isBuiltInChatActive()) {
     return;
   }
   await memory.update(OFFERED_CHAT, true);
@@ -69,6 +69,11 @@ export async function offerChatOnce(memory: vscode.Memento, chatHasStarted = tim
   } else if (chosen === ASK) {
     await vscode.commands.executeCommand('workbench.action.chat.open', { query: '@dragoman ', isPartialQuery: true });
   }
+}
+
+/** Whether VS Code's own chat can be used: somebody is signed in, or has added a provider of models. */
+export function isBuiltInChatActive(): boolean {
+  return vscode.extensions.getExtension(BUILT_IN_CHAT)?.isActive === true;
 }
 
 function timeForChat(): Promise<void> {

@@ -52,13 +52,14 @@ function registered(command: readonly string[], state: BackendState, platform?: 
   };
   const approvals = new PendingApprovals(() => undefined);
   const log = { show: () => done.push('log') } as never;
-  registerAgentCommands({ backend, state: new AgentState(vscode.memento()) });
+  const agents = new AgentState(vscode.memento());
+  registerAgentCommands({ backend, state: agents });
   registerConversations(backend);
-  registerCommands({ backend, approvals, log, places: () => places(command, platform) });
+  registerCommands({ backend, approvals, agents, log, places: () => places(command, platform) });
   const invoke = async (name: string) => {
     await editor.commands.get(`dragoman.${name}`)?.();
   };
-  return { editor, done, invoke };
+  return { editor, done, invoke, approvals, agents };
 }
 
 function ready(configuration?: string): Ready {
@@ -116,21 +117,66 @@ test('Reset Approvals asks first, then forgets ours and the editor’s', async (
   assert.deepEqual(editor.executed, [['workbench.action.chat.resetTrustedTools']]);
 });
 
-test('the menu has what can be done, and Install where something is wrong', async () => {
+/** The entries of the first menu, and the title. */
+async function menuOf({ editor, invoke }: Pick<ReturnType<typeof registered>, 'editor' | 'invoke'>) {
+  await invoke('menu');
+  const { title = '', items = [] } = editor.picks[0] ?? {};
+  return { title, labels: items.map(({ label }) => label.replace(/^\$\([\w-]+\) /, '')) };
+}
+
+test('where Dragoman is not set up, the menu is short and begins with Install', async () => {
+  const fresh = registered([], { name: 'missing', reason: 'Dragoman is not set up yet.' });
+  const { title, labels } = await menuOf(fresh);
+  assert.equal(title, 'Set Up Dragoman');
+  assert.deepEqual(labels, ['Install Dragoman', 'Use an Installed One…', 'Read the First Steps', 'Show Log']);
+  fresh.editor.answers = ['Use an Installed One'];
+  await fresh.invoke('menu');
+  assert.deepEqual(fresh.editor.executed.at(-1), ['workbench.action.openSettings', 'dragoman.command']);
+});
+
+test('where it fails, the menu begins with what says why', async () => {
+  const { title, labels } = await menuOf(registered([], { name: 'failed', reason: 'Dragoman is gone.' }));
+  assert.equal(title, 'Dragoman is gone.');
+  assert.deepEqual(labels, ['Check the Installation', 'Show Log', 'Manage Agents', 'Restart', 'Install Dragoman']);
+});
+
+test('the first entry is the next step: a question, a login, an agent, the chat, a prompt', async () => {
+  const models = (...ids: string[]) => {
+    vscode.lm.selectChatModels = async () => ids.map((id) => ({ id, name: id }));
+  };
+  models('demo');
+  const { editor, approvals, agents, invoke } = registered([], ready());
+  const next = async () => {
+    editor.picks.length = 0;
+    return (await menuOf({ editor, invoke })).labels;
+  };
+  assert.deepEqual(await next(), ['Add an Agent', 'Ask @dragoman', 'Agent Options…', 'More…']);
+  models('demo', 'claude');
+  assert.deepEqual(await next(), ['Use in the Built-in Chat', 'Ask @dragoman', 'Manage Agents', 'Agent Options…', 'More…']);
+  editor.isBuiltInChatActive = true;
+  assert.deepEqual(await next(), ['Ask @dragoman', 'Manage Agents', 'Agent Options…', 'More…']);
+  agents.named([{ id: 'claude', name: 'Claude Code' }]);
+  agents.loginNeeded('claude', true);
+  assert.equal((await next())[0], 'Sign In…');
+  assert.equal(editor.picks[0]?.items[0]?.detail, 'Claude Code requires a login');
+  editor.answers = ['Sign In'];
+  await invoke('menu');
+  assert.deepEqual(editor.executed.at(-1), ['dragoman.signIn', 'claude']);
+  approvals.emitted({ type: 'tool_call', callId: 'c', name: 'dragoman-agent-action-edit', input: { nonce: 'n' } });
+  assert.equal((await next())[0], 'Show Question');
+  models();
+});
+
+test('More has every other command, and none twice', async () => {
   const { editor, done, invoke } = registered([], ready());
-  editor.answers = ['Restart'];
+  editor.answers = ['More', 'Restart'];
   await invoke('menu');
   assert.deepEqual(done, ['restart']);
-  assert.equal(editor.picks[0]?.title, 'Dragoman: ready');
-  assert(!editor.picks[0]?.items.some(({ label }) => label.includes('Install Dragoman')));
-  const broken = registered([], { name: 'failed', reason: 'Dragoman is gone.' });
-  await broken.invoke('menu');
-  assert.equal(broken.editor.picks[0]?.title, 'Dragoman is gone.');
-  assert(broken.editor.picks[0]?.items.some(({ label }) => label.includes('Install Dragoman')));
-  const fresh = registered([], { name: 'missing', reason: 'Dragoman is not set up yet.' });
-  await fresh.invoke('menu');
-  assert.equal(fresh.editor.picks[0]?.title, 'Dragoman is not set up yet.');
-  assert.match(fresh.editor.picks[0]?.items[0]?.label ?? '', /Install Dragoman/);
+  const labels = editor.picks.flatMap(({ items }) => items.map(({ label }) => label));
+  assert.equal(new Set(labels).size, labels.length);
+  ['Show Log', 'Reset Approvals', 'Allow from Now On…', 'Sign In…'].forEach((words) =>
+    assert(labels.some((label) => label.includes(words)), words),
+  );
 });
 
 test('Manage Agents opens the file that is in use, and has an agent added to that', async () => {

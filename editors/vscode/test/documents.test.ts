@@ -29,14 +29,14 @@ function opened(at: string, text: string, { isDirty = false, eol = vscode.EndOfL
 const write = (at: string, text: string, expected: string | null, signal = new AbortController().signal) =>
   writeTextFile({ path: at, text, expected }, signal);
 
-test('a read gives an unsaved text, and nothing for a file that is saved or not open', async () => {
+test('a read gives an unsaved text, no text for a file that is saved, and says which file is open', async () => {
   vscode.anotherEditor();
   const [dirty, saved] = [file('dirty.txt', 'disk'), file('saved.txt', 'disk')];
   opened(dirty, 'not saved', { isDirty: true });
   opened(saved, 'disk');
-  assert.deepEqual(await readTextFile({ path: dirty }), { text: 'not saved' });
-  assert.deepEqual(await readTextFile({ path: saved }), { text: null });
-  assert.deepEqual(await readTextFile({ path: file('closed.txt', 'x') }), { text: null });
+  assert.deepEqual(await readTextFile({ path: dirty }), { text: 'not saved', isOpen: true });
+  assert.deepEqual(await readTextFile({ path: saved }), { text: null, isOpen: true });
+  assert.deepEqual(await readTextFile({ path: file('closed.txt', 'x') }), { text: null, isOpen: false });
 });
 
 test('a document is found through a link to its folder', async () => {
@@ -44,7 +44,7 @@ test('a document is found through a link to its folder', async () => {
   const real = file('real/a.txt', 'disk');
   symlinkSync(path.dirname(real), path.join(folder, 'link'));
   opened(path.join(folder, 'link', 'a.txt'), 'not saved', { isDirty: true });
-  assert.deepEqual(await readTextFile({ path: real }), { text: 'not saved' });
+  assert.deepEqual(await readTextFile({ path: real }), { text: 'not saved', isOpen: true });
 });
 
 test('a write changes an unsaved document and saves it', async () => {

@@ -21,7 +21,10 @@ const PLAYED = (starts: string, configuration: string) => `
     if (method === 'settings/didChange') fs.appendFileSync(${JSON.stringify(starts)}.replace(/starts$/, 'told'), JSON.stringify(params) + '\\n');
     else if (method === 'initialize') reply(id, { server: { version: '9' }, configuration: ${JSON.stringify(configuration)} });
     else if (method === 'lm/provideLanguageModelChatInformation') reply(id, { models: [{ id: 'demo', name: 'Demo' }] });
-    else if (method === 'shutdown') {
+    else if (method === 'conversations/list') {
+      reply(id, { conversations: [] });
+      setTimeout(() => say({ method: 'conversations/changed', params: {} }), 20);
+    } else if (method === 'shutdown') {
       say({ method: 'log', params: { level: 'debug', message: 'a detail' } });
       say({ method: 'log', params: { level: 'info', message: 'every agent has ended' } });
       reply(id, {});
@@ -76,6 +79,23 @@ function opened({ at, starts, globalState, workspaceState }: Machine, settings: 
 }
 
 afterEach(() => deactivate());
+
+test('the view of conversations is read again when the backend says so, and when it has started', async () => {
+  const { editor } = opened(machine('conversations'));
+  const tree = editor.tree as { getChildren(): Promise<unknown[]>; onDidChangeTreeData(listener: () => void): void };
+  let listed = false;
+  const before = { start: 0, after: 0 };
+  await new Promise<void>((resolve) => {
+    tree.onDidChangeTreeData(() => {
+      before[listed ? 'after' : 'start'] += 1;
+      if (listed) {
+        resolve();
+      }
+    });
+    void tree.getChildren().then(() => (listed = true));
+  });
+  assert.deepEqual(before, { start: 1, after: 1 });
+});
 
 test('the first window asks for the models; the next one knows them, and starts nothing for its list', async () => {
   const here = machine('lazy');

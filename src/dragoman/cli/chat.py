@@ -16,8 +16,8 @@ from dragoman.cli.errors import CommandError, UsageError
 from dragoman.cli.layout import say
 from dragoman.cli.run import CommandContext
 from dragoman.config import Config, ConfigError
-from dragoman.frontends.terminal import ChatOptions, NoPrompt, run_chat
 from dragoman.frontends.terminal.choosing import choose_chat
+from dragoman.frontends.terminal.entry import ChatOptions, NoPrompt, run_chat
 from dragoman.frontends.terminal.keys import TerminalKeys
 from dragoman.frontends.terminal.prompt import PromptInterrupted
 from dragoman.frontends.terminal.screen import Screen

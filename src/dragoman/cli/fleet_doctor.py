@@ -12,6 +12,9 @@ from dragoman.loopback import is_loopback
 
 __all__ = ["fleet_findings"]
 
+# The election of a stream's leader takes up to eight seconds.
+_ANSWER_SECONDS = 10.0
+
 
 def fleet_findings(fleet: FleetConfig) -> Iterator[Finding]:
     """Connect once, and say how that went. Nothing if there is no fleet."""
@@ -22,23 +25,27 @@ def fleet_findings(fleet: FleetConfig) -> Iterator[Finding]:
         yield Finding("fail", f"the fleet at {where} cannot be used", f"{sentence[0].upper()}{sentence[1:]}")
         return
     # With them comes the client of NATS.
-    from dragoman.fleet.connection import FleetUnavailable  # noqa: PLC0415
+    from dragoman.fleet.connection import FleetUnavailable, NoAnswer, NobodyThere  # noqa: PLC0415
     from dragoman.fleet.joining import joined, node_name  # noqa: PLC0415
     from dragoman.fleet.servers import check_version  # noqa: PLC0415
-    from dragoman.fleet.streams import check_streams  # noqa: PLC0415
+    from dragoman.fleet.subjects import JOURNALS, STORE_API  # noqa: PLC0415
 
-    name = ""
+    name = _name(fleet) or node_name(fleet, "node")
 
     async def look() -> str:
-        nonlocal name
-        name = node_name(fleet, "node")
         async with joined(fleet, name) as connection:
             check_version(connection)
-            await check_streams(connection)
+            api = "$JS.API" if fleet.credentials is None else STORE_API
+            answer = await connection.request(f"{api}.STREAM.INFO.{JOURNALS}", b"", _ANSWER_SECONDS)
+            if b'"error"' in answer:
+                raise FleetUnavailable("NATS has no streams of a fleet. Make them: dragoman fleet init")
             return ".".join(map(str, connection.server_version))
 
     try:
         version = run_interruptible(look)
+    except (NoAnswer, NobodyThere):
+        step = "Is it enabled in the configuration of NATS, and are these the credentials of a node?"
+        yield Finding("fail", f"JetStream of the fleet at {where} does not answer", step)
     except FleetUnavailable as error:
         yield Finding("fail", f"the fleet at {where} cannot be used", str(error))
     else:
@@ -49,6 +56,14 @@ def fleet_findings(fleet: FleetConfig) -> Iterator[Finding]:
             "what the fleet says crosses the network in the clear",
             "Give NATS a certificate, and write tls:// in `url` of [fleet].",
         )
+
+
+def _name(fleet: FleetConfig) -> str | None:
+    """Of a folder with credentials: the first node that has some, to try with."""
+    if fleet.name is not None or fleet.credentials is None or not fleet.credentials.is_dir():
+        return None
+    names = sorted(file.stem for file in fleet.credentials.glob("*.creds"))
+    return next((name for name in names if name != "admin"), None)
 
 
 def _is_here(url: str) -> bool:

@@ -6,6 +6,7 @@ import asyncio
 import signal
 import sys
 from argparse import Namespace
+from typing import Self
 
 from dragoman.cli.errors import DONE, INTERRUPTED, CommandError
 from dragoman.cli.fleet_actions import fleet_table, operator
@@ -28,53 +29,62 @@ def up(arguments: Namespace, context: CommandContext) -> int:
     folder = FleetFolder(context.state_dir)
 
     async def work() -> bool:
-        async with local_server(folder, arguments.port) as server:
-            admin = folder.credentials("admin", ADMIN)
-            folder.credentials("worker", _WORKER)
-            folder.credentials("gateway", _GATEWAY)
-            async with operator(FleetConfig(url=server.url, credentials=admin)) as connection:
-                check_version(connection)
-                await make_streams(connection, 1, config.keep)
-            say(f"dragoman: NATS at {server.url}, its keys and data in {folder.path}", sys.stderr)
-            if config.fleet.urls != (server.url,):
-                say("In the configuration of workers and gateways on this machine:\n")
-                print(fleet_table(server.url, folder.path))
-            say(
-                "Then, each in a terminal of its own:\n\n"
-                f"  dragoman worker --name {_WORKER}\n"
-                f"  dragoman serve --name {_GATEWAY}\n\n"
-                "Another worker: dragoman fleet credentials worker worker-2. Ctrl-C ends NATS; keys and data stay."
-            )
-            sys.stdout.flush()
-            return await _until_ended(server)
+        with _Signals() as signals:
+            async with local_server(folder, arguments.port) as server:
+                admin = folder.credentials("admin", ADMIN)
+                folder.credentials("worker", _WORKER)
+                folder.credentials("gateway", _GATEWAY)
+                async with operator(FleetConfig(url=server.url, credentials=admin)) as connection:
+                    check_version(connection)
+                    await make_streams(connection, 1, config.keep)
+                say(f"dragoman: NATS at {server.url}, its keys and data in {folder.path}", sys.stderr)
+                if config.fleet.urls != (server.url,):
+                    say("In the configuration of workers and gateways on this machine:\n")
+                    print(fleet_table(server.url, folder.path))
+                say(
+                    "Then, each in a terminal of its own:\n\n"
+                    f"  dragoman worker --name {_WORKER}\n"
+                    f"  dragoman serve --name {_GATEWAY}\n\n"
+                    "Another worker: dragoman fleet credentials worker worker-2. Ctrl-C ends NATS; keys and data stay."
+                )
+                sys.stdout.flush()
+                return await signals.until_any(server)
 
     return INTERRUPTED if run_interruptible(work) else DONE
 
 
-async def _until_ended(server: LocalServer) -> bool:
-    """Wait for a signal. Whether it was SIGINT. Raises `CommandError` if the server ends by itself."""
-    loop = asyncio.get_running_loop()
-    signals: list[int] = []
-    signalled = asyncio.Event()
+class _Signals:
+    """SIGINT and SIGTERM, from before the server starts: whoever sees it ready can end it cleanly."""
 
-    def take(number: int) -> None:
-        signals.append(number)
-        signalled.set()
+    def __init__(self) -> None:
+        self._seen: list[int] = []
+        self._any = asyncio.Event()
 
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, take, number)
-    waiting = [asyncio.create_task(signalled.wait()), asyncio.create_task(_ended(server))]
-    try:
-        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-        if not signals:
+    def __enter__(self) -> Self:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            asyncio.get_running_loop().add_signal_handler(number, self._take, number)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            asyncio.get_running_loop().remove_signal_handler(number)
+
+    def _take(self, number: int) -> None:
+        self._seen.append(number)
+        self._any.set()
+
+    async def until_any(self, server: LocalServer) -> bool:
+        """Wait for a signal. Whether it was SIGINT. Raises `CommandError` if the server ends by itself."""
+        waiting = [asyncio.create_task(self._any.wait()), asyncio.create_task(_ended(server))]
+        try:
+            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in waiting:
+                task.cancel()
+        if not self._seen:
             last = server.process.stderr_tail.strip().splitlines()[-1:] or ["it says nothing"]
             raise CommandError(f"NATS has ended by itself: {last[0]}")
-        return signals[0] == signal.SIGINT
-    finally:
-        for task in waiting:
-            task.cancel()
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.remove_signal_handler(number)
+        return self._seen[0] == signal.SIGINT
 
 
 async def _ended(server: LocalServer) -> bool:

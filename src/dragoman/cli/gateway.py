@@ -19,9 +19,10 @@ from dragoman.fleet.joining import joined, node_name
 from dragoman.fleet.lease import NodeLease
 from dragoman.fleet.messages import STATUS_FORM, NodeStatus
 from dragoman.fleet.responses import JetStreamResponses
-from dragoman.fleet.streams import check_streams
+from dragoman.fleet.servers import check_version
 from dragoman.fleet.subjects import GATEWAY_STATUS
 from dragoman.frontends.http.service import HttpService
+from dragoman.journal.jetstream.append_news import heard_appends
 from dragoman.journal.jetstream.journals import JetStreamJournals
 from dragoman.models import Models
 
@@ -45,10 +46,13 @@ class Gateway:
         """Join the fleet, until the end of the block. Raises `FleetUnavailable` or `NameTaken`."""
         node = node_name(config, "gateway", name)
         async with joined(config, node) as connection:
-            await check_streams(connection)
+            check_version(connection)
             # It has nothing to end at a fence: what a worker says is shown by the worker's lease, not by this one.
             async with NodeLease.held(connection, node, "gateway", lives_on=True) as lease:
                 journals = JetStreamJournals(connection, lease)
+                responses = JetStreamResponses(connection)
+                # With a conversation goes what clients have stored of it.
+                journals.on_deleted = responses.delete_of
                 fleet = Fleet.on(connection, node, journals)
                 try:
                     await fleet.refresh()
@@ -56,7 +60,7 @@ class Gateway:
                         connection,
                         lease,
                         journals,
-                        JetStreamResponses(connection),
+                        responses,
                         fleet,
                         GatewayCancels(connection),
                     )
@@ -68,6 +72,10 @@ class Gateway:
         """Let people decide here about what workers ask, and other nodes reach this one, until the end of the block."""
         node = self.lease.node
 
+        def note_append(journal: str, sequence: int, client: str) -> None:
+            if models.journals.on_append is not None:
+                models.journals.on_append(journal, sequence, client)
+
         async def say_status(received: Received) -> None:
             await self.connection.answer(received, STATUS_FORM.encode(self._status()))
 
@@ -77,6 +85,7 @@ class Gateway:
             async with (
                 QuestionMirror.running(self.connection, node, models.permissions.inbox),
                 self.cancels.taken(node, service.background.stop),
+                heard_appends(self.connection, node, note_append),
             ):
                 yield
         finally:

@@ -58,7 +58,7 @@ def run(arguments: Namespace, context: CommandContext) -> int:
         raise UsageError("there is no console: [console] of the configuration has `enabled = false`.")
 
     async def work() -> bool:
-        async with _gateway(config.fleet) as gateway:
+        async with _gateway(config.fleet, arguments.name) as gateway:
             return await _serve(gateway)
 
     async def _serve(gateway: Gateway | None) -> bool:
@@ -118,7 +118,7 @@ def run(arguments: Namespace, context: CommandContext) -> int:
 
 
 @asynccontextmanager
-async def _gateway(fleet: FleetConfig) -> AsyncIterator[Gateway | None]:
+async def _gateway(fleet: FleetConfig, name: str | None) -> AsyncIterator[Gateway | None]:
     """The fleet that this server is a gateway of. None: it is on its own."""
     if not fleet.urls:
         yield None
@@ -131,7 +131,7 @@ async def _gateway(fleet: FleetConfig) -> AsyncIterator[Gateway | None]:
     from dragoman.fleet.lease import NameTaken  # noqa: PLC0415
 
     try:
-        async with Gateway.joined(fleet) as gateway:
+        async with Gateway.joined(fleet, name) as gateway:
             say(f"dragoman: gateway {gateway.lease.node} of the fleet at {', '.join(fleet.urls)}", sys.stderr)
             yield gateway
     except (FleetUnavailable, NameTaken) as error:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from dragoman.edits.planned import Replacement, planned_changes
-from dragoman.edits.text_files import FileUnusable, text_of
+from dragoman.edits.text_files import FileUnusable, mode_of, text_of
 
 __all__ = ["ChangedFile", "EditLog", "EditTurn"]
 
@@ -26,6 +26,8 @@ _MOST_TURNS = 50
 _MOST_CHARACTERS = 64 * 1024 * 1024
 # A turn that changes more is reviewed with Git.
 _MOST_FILES = 1_000
+# Ids of turns that were undone. Only the words of an error depend on them.
+_MOST_UNDONE = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +37,8 @@ class ChangedFile:
     path: str
     before: str | None
     after: str | None
+    # The permission bits before.
+    mode: int | None = None
 
     @property
     def change(self) -> str:
@@ -52,7 +56,7 @@ class EditTurn:
     # Files of which it is not known that the agent alone has changed them.
     _unclear: set[str] = field(default_factory=set)
 
-    def expect(self, path: str, now: str | None, after: str | None) -> None:
+    def expect(self, path: str, now: str | None, after: str | None, mode: int | None = None) -> None:
         """The agent is to make `after` of a file that is `now`. Whatever else happens to the file is not the agent's."""
         known = self.files.get(path)
         if path in self._unclear or (known is None and not self._has_room):
@@ -61,7 +65,8 @@ class EditTurn:
         if known is not None and now not in (known.before, known.after):
             self.give_up(path)
             return
-        self.files[path] = ChangedFile(path, now if known is None else known.before, after)
+        first = ChangedFile(path, now, after, mode) if known is None else known
+        self.files[path] = ChangedFile(path, first.before, after, first.mode)
 
     def give_up(self, path: str) -> None:
         self.files.pop(path, None)
@@ -84,6 +89,8 @@ class EditLog:
         self._open: dict[str, EditTurn] = {}
         self._ended: deque[EditTurn] = deque()
         self._ending: set[asyncio.Task[None]] = set()
+        # Turns of which nothing is left to undo: the buttons of their answers stay.
+        self._undone: deque[str] = deque(maxlen=_MOST_UNDONE)
 
     # As an observer.
 
@@ -111,7 +118,7 @@ class EditLog:
                 turn.give_up(path)
             else:
                 # Without a diff it is a deletion or a move, or an edit that was not shown: that is left out at the end.
-                turn.expect(path, now, planned[-1].after if planned else None)
+                turn.expect(path, now, planned[-1].after if planned else None, mode_of(path))
 
     def changed(self, conversation: str, agent: str, path: str, before: str | None, after: str) -> None:
         self._turn(conversation, agent).expect(os.path.realpath(path), before, after)
@@ -151,6 +158,11 @@ class EditLog:
         turn.files.pop(path, None)
         if not turn.files and turn in self._ended:
             self._ended.remove(turn)
+            self._undone.append(turn.id)
+
+    def is_undone(self, turn: str) -> bool:
+        """Whether all changes of a turn were taken back."""
+        return turn in self._undone
 
     def _turn(self, conversation: str, agent: str) -> EditTurn:
         return self._open.setdefault(conversation, EditTurn(conversation, agent))

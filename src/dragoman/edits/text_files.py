@@ -7,6 +7,7 @@ link that is put there meanwhile makes the access fail.
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,7 +16,7 @@ from dragoman.tools.builtin.files import MAX_FILE_BYTES, text_or_none
 from dragoman.tools.builtin.replacing import FileSeen, content_of, put
 from dragoman.tools.builtin.workspace import TooLarge, Workspace, WorkspaceError, WorkspacePath, explained
 
-__all__ = ["FileUnusable", "put_text", "remove_file", "text_of"]
+__all__ = ["FileUnusable", "mode_of", "put_text", "remove_file", "text_of"]
 
 
 class FileUnusable(Exception):
@@ -32,11 +33,22 @@ def text_of(path: str) -> str | None:
     return text
 
 
-def put_text(path: str, text: str, expected: str | None) -> bool:
-    """Write a file if its text is `expected` (None: there is no file). Returns whether it was written."""
+def mode_of(path: str) -> int | None:
+    """The permission bits of a file; None if there is none."""
+    try:
+        return stat.S_IMODE(Path(path).stat().st_mode)
+    except (OSError, ValueError):
+        return None
+
+
+def put_text(path: str, text: str, expected: str | None, mode: int | None = None) -> bool:
+    """Write a file if its text is `expected` (None: there is no file). Returns whether it was written.
+
+    A new file gets the permission bits `mode`. One that is there keeps its own.
+    """
     with _explaining(path):
         place = _place(path)
-        return put(place, text.encode(), _seen(place, expected))
+        return put(place, text.encode(), _seen(place, expected), mode)
 
 
 def remove_file(path: str, expected: str) -> bool:

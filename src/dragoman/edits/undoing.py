@@ -49,11 +49,22 @@ async def _undo(file: ChangedFile, files: ClientFiles | None) -> str | None:
         return _UNSAVED
     if file.before is None:
         is_done = file.after is None or await asyncio.to_thread(remove_file, file.path, file.after)
-    elif files is not None and buffer is not None and file.after is not None:
+    elif (
+        files is not None
+        and file.after is not None
+        and (buffer is not None or (_has_one_line_end(file) and await files.is_open(file.path)))
+    ):
         is_done = await files.write(file.path, file.before, file.after) is not None
     else:
-        is_done = await asyncio.to_thread(put_text, file.path, file.before, file.after)
+        is_done = await asyncio.to_thread(put_text, file.path, file.before, file.after, file.mode)
     return None if is_done else _CHANGED
+
+
+def _has_one_line_end(file: ChangedFile) -> bool:
+    """Whether an editor can hold both texts as they are: it has one kind of line end for a document."""
+    text = f"{file.before}{file.after}"
+    windows = text.count("\r\n")
+    return text.count("\r") == windows and windows in (0, text.count("\n"))
 
 
 def _lines(text: str) -> str:

@@ -7,6 +7,7 @@ order, because they take the same way. A message of which a piece is lost is dro
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import secrets
 import ssl
@@ -24,12 +25,13 @@ from nats.aio.subscription import Subscription
 from nats.js import JetStreamContext
 
 from dragoman.fleet.nkeys import Credentials, CredentialsError
-from dragoman.fleet.subjects import NEWS
+from dragoman.fleet.subjects import NEWS, STORE_API
 
 __all__ = ["FleetConnection", "FleetUnavailable", "NoAnswer", "NobodyThere", "Received"]
 
 _log = logging.getLogger(__name__)
 
+_NODE_ROLES = ("worker", "gateway")
 _PIECES = "Dg-Pieces"
 # The server adds it to what an operator asks, who is in another account.
 _REQUEST_INFO = "Nats-Request-Info"
@@ -41,6 +43,8 @@ _MOST_BYTES = 256 * 1024 * 1024
 _MOST_PARTIAL = 64
 _NO_RESPONDERS = "503"
 _CONNECT_SECONDS = 5
+# What is written and not sent yet gets so long.
+_CLOSE_SECONDS = 2
 # Between two attempts at the same server; another one is tried at once.
 _RECONNECT_SECONDS = 0.25
 # What is sent while the connection is down waits here, and is sent when it is up again. Streams repeat what was lost, so
@@ -100,10 +104,13 @@ class _Joiner:
 class FleetConnection:
     """Use `FleetConnection.open`. All of it belongs to one event loop."""
 
-    def __init__(self, client: Client, name: str) -> None:
+    def __init__(self, client: Client, name: str, *, is_node: bool = False) -> None:
+        """`is_node`: with credentials of a node, for which JetStream is in another account."""
         self._client = client
         self.name = name
-        self.js: JetStreamContext = client.jetstream()
+        # Where JetStream takes requests.
+        self.api = STORE_API if is_node else "$JS.API"
+        self.js: JetStreamContext = client.jetstream(prefix=self.api)
         self._inbox = client.new_inbox()
         self._answers: dict[str, Callable[[Received | None], None]] = {}
         self._subscriptions: list[Subscription] = []
@@ -142,7 +149,8 @@ class FleetConnection:
             failures.append(words)
             del failures[: -len(urls)]
 
-        jwt, sign = _callbacks(credentials)
+        shown = _read(credentials)
+        jwt, sign = (None, None) if shown is None else shown.callbacks
         client = Client()
         try:
             await client.connect(
@@ -167,25 +175,20 @@ class FleetConnection:
                 f"NATS at {', '.join(urls)} cannot be reached: {_words(error)}."
             ) from error
         except FleetUnavailable:
-            await client.close()
+            await _close(client)
             raise
         client.options["reconnect_time_wait"] = _RECONNECT_SECONDS
-        connection = cls(client, name)
+        connection = cls(client, name, is_node=shown is not None and shown.role in _NODE_ROLES)
         opened.append(connection)
         try:
             await connection._listen()
             yield connection
         finally:
-            await client.close()
+            await _close(client)
 
     @property
     def is_connected(self) -> bool:
         return self._client.is_connected
-
-    @property
-    def most_bytes(self) -> int:
-        """How many bytes one message can have, beside its headers."""
-        return self._client.max_payload - _HEADER_BYTES
 
     @property
     def server_version(self) -> tuple[int, int]:
@@ -213,7 +216,7 @@ class FleetConnection:
 
         Headers are for a message that goes in one piece.
         """
-        most = self.most_bytes
+        most = self.max_payload - _HEADER_BYTES
         try:
             if len(data) <= most:
                 await self._client.publish(subject, data, reply, dict(headers) if headers else None)
@@ -381,17 +384,20 @@ def _is_sent_by_jetstream(message: Msg) -> bool:
     return bool((message.headers or {}).keys() - {_PIECES, _REQUEST_INFO}) or message.reply.startswith("$JS.")
 
 
-def _callbacks(
-    file: Path | None,
-) -> tuple[Callable[[], bytearray | bytes] | None, Callable[[str], bytes] | None]:
-    if file is None:
-        return None, None
+def _read(file: Path | None) -> Credentials | None:
     try:
-        return Credentials.read(file.read_text("utf-8")).callbacks
+        return None if file is None else Credentials.read(file.read_text("utf-8"))
     except (OSError, UnicodeError) as error:
         raise FleetUnavailable(f"The credentials {file} cannot be read: {error}.") from error
     except CredentialsError as error:
         raise FleetUnavailable(f"The credentials {file} cannot be used. {error}") from error
+
+
+async def _close(client: Client) -> None:
+    """A connection whose handshake of TLS has failed is never reported as closed."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(_CLOSE_SECONDS):
+            await client.close()
 
 
 def _words(error: Exception) -> str:

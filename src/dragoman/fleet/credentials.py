@@ -37,6 +37,7 @@ from dragoman.fleet.subjects import (
     SNAPSHOT_SUBJECTS,
     SNAPSHOTS,
     STATUS,
+    STORE_API,
     decisions_subject,
     drain_subject,
     operations_subject,
@@ -134,23 +135,16 @@ def _written(*subjects: str) -> tuple[str, ...]:
 
 
 def _read(*streams: str) -> tuple[str, ...]:
-    """Reads of messages, by number or by subject, and the numbers of a stream. No consumers: they send anywhere."""
-    return tuple(
-        subject
-        for stream in streams
-        for subject in (
-            f"{_API}.DIRECT.GET.{stream}",
-            f"{_API}.DIRECT.GET.{stream}.>",
-            f"{_API}.STREAM.MSG.GET.{stream}",
-            f"{_API}.STREAM.INFO.{stream}",
-        )
-    )
+    """Reads of messages, by number or by subject, and the numbers of a stream."""
+    reads = ("DIRECT.GET.{}", "DIRECT.GET.{}.>", "STREAM.MSG.GET.{}", "STREAM.INFO.{}")
+    direct = tuple(f"{_API}.{each.format(stream)}" for stream in streams for each in reads[:2])
+    return (*direct, *(f"{STORE_API}.{each.format(stream)}" for stream in streams for each in reads))
 
 
 def _erased(*streams: str) -> tuple[str, ...]:
     """Deletions of single messages. Index entries of a deleted conversation are purged together."""
-    single = tuple(f"{_API}.STREAM.MSG.DELETE.{stream}" for stream in streams)
-    return (*single, f"{_API}.STREAM.PURGE.{INDEX}") if INDEX in streams else single
+    single = tuple(f"{STORE_API}.STREAM.MSG.DELETE.{stream}" for stream in streams)
+    return (*single, f"{STORE_API}.STREAM.PURGE.{INDEX}") if INDEX in streams else single
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,12 +241,18 @@ class FleetKeys:
             # Several messages may answer one request.
             *(
                 {"name": each, "subject": each, "type": "service", "response_type": "Stream"}
-                for each in services
+                for each in dict.fromkeys(map(_in_store, services))
             ),
             *({"name": each, "subject": each, "type": "stream"} for each in news),
         ]
         imports = [
-            {"name": each, "subject": each, "local_subject": each, "account": owner.public, "type": kind}
+            {
+                "name": each,
+                "subject": _in_store(each),
+                "local_subject": each,
+                "account": owner.public,
+                "type": kind,
+            }
             for kind, taken in (("service", uses), ("stream", hears))
             for owner, subjects in taken.items()
             for each in subjects
@@ -264,6 +264,11 @@ class FleetKeys:
             "imports": imports,
         }
         return signed_claims(self.operator, key, name, claims)
+
+
+def _in_store(subject: str) -> str:
+    """Where JetStream's own account has what nodes use."""
+    return _API + subject.removeprefix(STORE_API) if subject.startswith(f"{STORE_API}.") else subject
 
 
 # What nodes use of JetStream: reads and writes of messages. Nothing that makes, changes or deletes a stream, and no

@@ -9,9 +9,9 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from dragoman.config import FleetConfig
 from dragoman.fleet.connection import FleetConnection, FleetUnavailable
 from dragoman.fleet.nkeys import Credentials, CredentialsError
+from dragoman.fleet.settings import FleetSettings
 from dragoman.fleet.subjects import is_node_name
 
 __all__ = ["CREDENTIALS_SUFFIX", "joined", "node_name", "tls_context"]
@@ -21,7 +21,7 @@ _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_-]+")
 _LONGEST_HOST = 40
 
 
-def node_name(fleet: FleetConfig, role: str, given: str | None = None) -> str:
+def node_name(fleet: FleetSettings, role: str, given: str | None = None) -> str:
     """The name on the command line, else in the configuration, else in the credentials, else the machine's and the role.
 
     Raises `FleetUnavailable` if the credentials cannot be read.
@@ -35,7 +35,7 @@ def node_name(fleet: FleetConfig, role: str, given: str | None = None) -> str:
 
 
 @asynccontextmanager
-async def joined(fleet: FleetConfig, name: str) -> AsyncIterator[FleetConnection]:
+async def joined(fleet: FleetSettings, name: str) -> AsyncIterator[FleetConnection]:
     """A connection for the node with this name. Raises `FleetUnavailable`."""
     file = fleet.credentials
     if file is not None and file.is_dir():
@@ -54,7 +54,7 @@ async def joined(fleet: FleetConfig, name: str) -> AsyncIterator[FleetConnection
         yield connection
 
 
-def tls_context(fleet: FleetConfig) -> ssl.SSLContext | None:
+def tls_context(fleet: FleetSettings) -> ssl.SSLContext | None:
     """For `tls://` addresses, and where `tls_ca` is given. Raises `FleetUnavailable`."""
     if fleet.tls_ca is None and not any(url.startswith("tls:") for url in fleet.urls):
         return None

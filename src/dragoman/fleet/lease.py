@@ -22,7 +22,7 @@ from dataclasses import dataclass
 import msgspec
 
 from dragoman.fleet.connection import FleetConnection, FleetUnavailable, NoAnswer
-from dragoman.fleet.stored import StoredMessage, WrongSequence, last_of_each, last_stored, put
+from dragoman.fleet.stored import ANSWER_SECONDS, StoredMessage, WrongSequence, last_of_each, last_stored, put
 from dragoman.fleet.subjects import LEASE_SUBJECTS, LEASES
 
 __all__ = [
@@ -215,6 +215,8 @@ class NodeLease:
                 )
             else:
                 # It lives if it renews. If not, it ended without giving the name back, and its lease ends.
+                if holder is None:
+                    _log.info("the lease of an earlier %s has not ended yet: waiting for that", self.node)
                 holder = (found.incarnation, sequence)
                 await asyncio.sleep(_AGAIN_SECONDS)
 
@@ -261,6 +263,11 @@ class NodeLease:
     def _subject(self) -> str:
         return f"{LEASE_SUBJECTS}.{self.node}"
 
+    @property
+    def _answer_seconds(self) -> float:
+        """For an answer. A renewal and the look at what became of it are tried several times before the fence."""
+        return min(self._times.renew, self._times.fence / 8)
+
     async def _put(self, expected: int) -> bool:
         """Write the record. False: another one has the name, or what was expected is gone. Raises `FleetUnavailable`."""
         try:
@@ -270,8 +277,7 @@ class NodeLease:
                 msgspec.json.encode(self._record),
                 expected=expected,
                 ttl=self._times.lease,
-                # Two attempts before the fence.
-                seconds=min(self._times.renew, self._times.fence / 4),
+                seconds=self._answer_seconds,
             )
         except (NoAnswer, WrongSequence):
             # An attempt without an answer may have been stored: this one, or one before it.
@@ -286,7 +292,7 @@ class NodeLease:
 
     async def _find(self) -> tuple[LeaseRecord | None, int]:
         try:
-            return await _find(self._connection, self.node)
+            return await _find(self._connection, self.node, self._answer_seconds)
         except NoAnswer as error:
             raise FleetUnavailable(f"The lease of {self.node} cannot be read.") from error
 
@@ -307,9 +313,11 @@ async def live_incarnations(connection: FleetConnection) -> dict[str, str]:
     return found
 
 
-async def _find(connection: FleetConnection, node: str) -> tuple[LeaseRecord | None, int]:
+async def _find(
+    connection: FleetConnection, node: str, seconds: float = ANSWER_SECONDS
+) -> tuple[LeaseRecord | None, int]:
     """The lease, if there is one, and the sequence number with which it can be replaced."""
-    stored = await last_stored(connection, LEASES, f"{LEASE_SUBJECTS}.{node}")
+    stored = await last_stored(connection, LEASES, f"{LEASE_SUBJECTS}.{node}", seconds)
     if stored is None:
         return None, 0
     return _record(stored), stored.sequence

@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from dragoman.fleet.connection import FleetUnavailable
 from dragoman.fleet.folder import FleetFolder
@@ -45,6 +46,7 @@ async def local_server(folder: FleetFolder, port: int) -> AsyncIterator[LocalSer
     """
     program = _program()
     with folder.in_use():
+        await _former_gone(folder)
         folder.keys()
         port = _free(port)
         file = folder.path / "nats.conf"
@@ -91,6 +93,27 @@ def _free(port: int) -> int:
         raise FleetUnavailable(
             f"NATS cannot listen at port {port}: {error.strerror}. Does another server run there? "
             "Choose another with --port; 0 takes one that is free."
+        ) from error
+
+
+async def _former_gone(folder: FleetFolder) -> None:
+    """Wait for the server of a command that was killed: its supervisor ends it, and two would destroy each other's data."""
+    where = urlsplit(folder.url or "")
+    if not where.port:
+        return
+    try:
+        async with asyncio.timeout(_STOP_SECONDS):
+            while True:
+                try:
+                    _, writer = await asyncio.open_connection(_HOST, where.port)
+                except OSError:
+                    return
+                writer.close()
+                await asyncio.sleep(_LOOK_SECONDS)
+    except TimeoutError as error:
+        raise FleetUnavailable(
+            f"Something still listens at {folder.url}, where the server of {folder.path} was. "
+            f"End it; or remove {folder.url_file} if it is another program."
         ) from error
 
 

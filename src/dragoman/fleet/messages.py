@@ -35,8 +35,8 @@ __all__ = [
     "Delivered",
     "ErrorMessage",
     "Form",
-    "ModelStatus",
     "NodeStatus",
+    "OfferedModel",
     "PendingMessage",
     "Ping",
     "Pong",
@@ -236,7 +236,7 @@ class Pong(msgspec.Struct, frozen=True, array_like=True):
 # Status.
 
 
-class ModelStatus(msgspec.Struct, frozen=True):
+class OfferedModel(msgspec.Struct, frozen=True):
     info: ModelInfo
     # What it offers to choose, if it is an agent.
     offer: ModelOffer | None = None
@@ -252,7 +252,7 @@ class NodeStatus(msgspec.Struct, frozen=True):
     incarnation: str
     role: str
     version: str
-    models: tuple[ModelStatus, ...] = ()
+    models: tuple[OfferedModel, ...] = ()
     labels: tuple[str, ...] = ()
     is_draining: bool = False
     turns: int = 0

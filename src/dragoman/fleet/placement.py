@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from dragoman.fleet.messages import Bid
 
-__all__ = ["Choice", "Place", "choose"]
+__all__ = ["Place", "WorkerChoice", "choose"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class WorkerChoice:
     """The workers that may take a request, in the order in which they are asked."""
 
     nodes: tuple[str, ...] = ()
@@ -38,7 +38,7 @@ def choose(
     bids: Sequence[Bid],
     labels: Sequence[str] = (),
     streams: Mapping[str, int] | None = None,
-) -> Choice:
+) -> WorkerChoice:
     """The workers for a request whose hinted conversations are at these places, the best hint first.
 
     `streams`: how many this gateway has with each worker now. Bids of the same moment do not count each other's requests.
@@ -53,7 +53,7 @@ def choose(
     last = [place.last for place in places if place.last in by_load]
     nodes = tuple(dict.fromkeys((*owners, *holders, *last, *by_load)))
     full = [bid.retry_after for bid in fitting if bid.is_full and not bid.is_draining]
-    return Choice(nodes, retry_after=None if nodes or not full else min(full))
+    return WorkerChoice(nodes, retry_after=None if nodes or not full else min(full))
 
 
 def _load(bid: Bid, streams: int) -> tuple[float, float, int, str]:

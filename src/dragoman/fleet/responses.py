@@ -35,7 +35,7 @@ from nats.js.api import DiscardPolicy, StreamConfig
 
 from dragoman.fleet.connection import FleetConnection, FleetUnavailable, NoAnswer
 from dragoman.fleet.stored import StoredMessage, WrongSequence, erase, last_stored, put
-from dragoman.fleet.stored_reads import message_at, nearest_stored, next_stored
+from dragoman.fleet.stored_reads import any_stored, message_at, nearest_stored, next_stored
 from dragoman.fleet.subjects import RESPONSE_SUBJECTS, RESPONSES, subject_token
 from dragoman.store.errors import JournalStoreError
 from dragoman.store.responses import (
@@ -65,6 +65,8 @@ _MOST_TRIES = 20
 _MOST_LISTED = 64
 _NEVER = datetime.min.replace(tzinfo=UTC)
 _KEY_BYTES = 8
+# Of a message, beside content and keys: ids, and the headers.
+_HEAD_BYTES = 4096
 
 
 def responses_stream(keep: timedelta | None, replicas: int = 1, max_bytes: int = _MOST_BYTES) -> StreamConfig:
@@ -228,7 +230,7 @@ class JetStreamResponses:
         _, response, secret = id_.split("_")
         subject = f"{RESPONSE_SUBJECTS}.*.f.{subject_token(response)}.{subject_token(secret)}"
         with self._in_use():
-            message = await next_stored(self._connection, RESPONSES, subject)
+            message = await any_stored(self._connection, RESPONSES, subject)
             return None if message is None else await self._whole(message)
 
     async def find_by_item(
@@ -316,7 +318,7 @@ class JetStreamResponses:
 
     async def _put_row(self, subject: str, row: _Row, content: bytes | None, *, expected: int) -> _Row:
         """Store a row, with this content or with the one that it has."""
-        most = self._connection.most_bytes - len(row.keys)
+        most = self._connection.max_payload - _HEAD_BYTES - len(row.keys)
         if content is not None and len(content) <= most // 2:
             row = msgspec.structs.replace(row, content=content, pieces=())
         elif content is not None:
@@ -380,7 +382,7 @@ class JetStreamResponses:
         """All messages of these subjects, as the leader has them, the oldest first."""
         after = 0
         while True:
-            message = await next_stored(self._connection, RESPONSES, subjects, after=after, is_latest=True)
+            message = await next_stored(self._connection, RESPONSES, subjects, after)
             if message is None:
                 return
             after = message.sequence

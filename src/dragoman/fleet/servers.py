@@ -7,10 +7,10 @@ from pathlib import Path
 
 import msgspec
 
-from dragoman.config import FleetConfig
 from dragoman.fleet.connection import FleetConnection, FleetUnavailable
 from dragoman.fleet.credentials import FleetKeys
 from dragoman.fleet.joining import tls_context
+from dragoman.fleet.settings import FleetSettings
 
 __all__ = ["OLDEST_NATS", "ServerReport", "check_version", "servers"]
 
@@ -55,7 +55,7 @@ def check_version(connection: FleetConnection) -> None:
         )
 
 
-async def servers(fleet: FleetConfig, keys: FleetKeys) -> list[ServerReport]:
+async def servers(fleet: FleetSettings, keys: FleetKeys) -> list[ServerReport]:
     """All servers of the cluster that have JetStream, by the system account. Raises `FleetUnavailable`."""
     credentials = keys.system_credentials("system")
     with tempfile.TemporaryDirectory() as folder:

@@ -5,19 +5,22 @@ A message without an acknowledgement may have been stored. So whoever writes rea
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 
+import msgspec
 import nats.errors
 import nats.js.errors
-from nats.js.api import ConsumerConfig, DeliverPolicy, RawStreamMsg
+from nats.js.api import RawStreamMsg
 
 from dragoman.fleet.connection import FleetConnection, FleetUnavailable, NoAnswer, NobodyThere, Received
 
 __all__ = [
+    "ANSWER_SECONDS",
     "StoredMessage",
     "WrongSequence",
     "as_stored",
@@ -94,11 +97,14 @@ async def put(
     return acknowledged.seq
 
 
-async def last_stored(connection: FleetConnection, stream: str, subject: str) -> StoredMessage | None:
+async def last_stored(
+    connection: FleetConnection, stream: str, subject: str, seconds: float = ANSWER_SECONDS
+) -> StoredMessage | None:
     """The last message of a subject, as the stream's leader has it. Raises `NoAnswer` or `FleetUnavailable`."""
-    with naming_errors(f"{subject} could not be read in time"):
+    with naming_errors(f"{subject} could not be read within {seconds:g} seconds"):
         try:
-            return as_stored(await connection.js.get_last_msg(stream, subject))
+            async with asyncio.timeout(seconds):
+                return as_stored(await connection.js.get_last_msg(stream, subject))
         except nats.js.errors.NotFoundError as error:
             _check_found(stream, error)
             return None
@@ -166,30 +172,52 @@ async def last_of_each(
 
 
 async def heads_of_all(connection: FleetConnection, stream: str, subjects: str) -> list[StoredMessage]:
-    """The last message of each subject, without its data."""
+    """The last message of each subject.
+
+    Without a consumer: no node may create one, because a consumer delivers wherever its creator says.
+    """
     found: list[StoredMessage] = []
-    with naming_errors(f"{stream} could not be listed in time"):
-        listing = await connection.js.subscribe(
-            subjects,
-            stream=stream,
-            ordered_consumer=True,
-            config=ConsumerConfig(deliver_policy=DeliverPolicy.LAST_PER_SUBJECT, headers_only=True),
-        )
-        try:
-            info = await listing.consumer_info()
-            # Some may be on their way already.
-            left = (info.num_pending or 0) + (info.delivered.consumer_seq if info.delivered else 0)
-            while left > 0:
-                message = await listing.next_msg(timeout=ANSWER_SECONDS)
-                left = message.metadata.num_pending
-                found.append(
-                    StoredMessage(
-                        message.metadata.sequence.stream, message.subject, b"", dict(message.headers or {})
-                    )
-                )
-        finally:
-            await listing.unsubscribe()
+    names = await _subjects_of(connection, stream, subjects)
+    for start in range(0, len(names), _BATCH):
+        found += await last_of_each(connection, stream, names[start : start + _BATCH])
     return found
+
+
+async def _subjects_of(connection: FleetConnection, stream: str, subjects: str) -> list[str]:
+    """All subjects with messages that fit."""
+    found: dict[str, int] = {}
+    while True:
+        wanted = json.dumps({"subjects_filter": subjects, "offset": len(found)}).encode()
+        try:
+            answer = await connection.request(
+                f"{connection.api}.STREAM.INFO.{stream}", wanted, ANSWER_SECONDS
+            )
+        except NobodyThere as error:
+            raise _no_stream(stream) from error
+        info = msgspec.json.decode(answer, type=_StreamInfo)
+        if info.state is None:
+            raise _no_stream(stream)
+        page = info.state.subjects or {}
+        found |= page
+        if not page or len(found) >= info.total:
+            return list(found)
+
+
+class _StreamState(msgspec.Struct):
+    subjects: dict[str, int] | None = None
+
+
+class _StreamInfo(msgspec.Struct):
+    # None: there is no such stream.
+    state: _StreamState | None = None
+    # How many subjects there are on all pages.
+    total: int = 0
+
+
+def _no_stream(stream: str) -> FleetUnavailable:
+    return FleetUnavailable(
+        f"NATS has no stream {stream}, or it has no leader now. Run `dragoman fleet init` if it was never made."
+    )
 
 
 async def _direct(
@@ -204,9 +232,7 @@ async def _direct(
             lambda received: not is_batch or "Status" in received.headers,
         )
     except NobodyThere as error:
-        raise FleetUnavailable(
-            f"NATS has no stream {stream}, or it has no leader now. Run `dragoman fleet init` if it was never made."
-        ) from error
+        raise _no_stream(stream) from error
     status = answers[-1].headers.get("Status")
     if status not in (None, "204", "404"):
         raise FleetUnavailable(f"JetStream refuses: {answers[-1].headers.get('Description', status)}.")

@@ -31,6 +31,7 @@ __all__ = [
     "SNAPSHOTS",
     "SNAPSHOT_SUBJECTS",
     "STATUS",
+    "STORE_API",
     "bids_subject",
     "cancels_subject",
     "decisions_subject",
@@ -52,6 +53,9 @@ LEASES, LEASE_SUBJECTS = "DRAGOMAN_LEASES", "dg.l"
 RESPONSES, RESPONSE_SUBJECTS = "DRAGOMAN_RESPONSES", "dg.r"
 # Keys that only workers read.
 SECRETS, SECRET_SUBJECTS = "DRAGOMAN_SECRETS", "dg.k"
+
+# Where nodes find what they need of JetStream's interface: it is in another account (`credentials`).
+STORE_API = "dg.api"
 
 # Core subjects. Workers take requests, receipts, decisions and operations below `dg.node.NAME`, gateways take parts at
 # `dg.gate.NAME`, and cancellations of background responses below it.

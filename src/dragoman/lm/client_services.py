@@ -30,7 +30,11 @@ class ClientFiles(Protocol):
     """The client's documents. Paths are absolute, with links resolved. Methods raise `ClientServiceError`."""
 
     async def buffer(self, path: str) -> str | None:
-        """The text of an open document, saved or not; None if the file is not open."""
+        """The text of a document with unsaved changes; None if the disk has the text."""
+        ...
+
+    async def is_open(self, path: str) -> bool:
+        """Whether the client has a document for the file, saved or not."""
         ...
 
     async def write(self, path: str, text: str, expected: str | None) -> str | None:
@@ -56,8 +60,8 @@ class TerminalView(Protocol):
 
 
 class ClientTerminals(Protocol):
-    def open(self, title: str, folder: str, on_stop: Callable[[], None]) -> TerminalView:
-        """Open a terminal. `on_stop` is called when the user closes it or presses Ctrl-C in it, or the client is gone."""
+    def open(self, command: str, folder: str, on_stop: Callable[[], None]) -> TerminalView:
+        """Open a terminal that shows the whole command first. `on_stop` is called when the user closes it or presses Ctrl-C in it, or the client is gone."""
         ...
 
 

@@ -14,7 +14,7 @@ from dragoman.models.services import (
     permissions_of,
     policy_of,
 )
-from dragoman.models.sources import AgentSource, Conversing, Learning, LiveConversation, ModelSource
+from dragoman.models.sources import AgentSource, Conversing, Learning, LiveConversation, ModelSource, Remote
 
 __all__ = [
     "AgentSource",
@@ -24,6 +24,7 @@ __all__ = [
     "ModelNotUsable",
     "ModelSource",
     "Models",
+    "Remote",
     "SharedServices",
     "auto_approval",
     "build",

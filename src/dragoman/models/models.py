@@ -20,7 +20,7 @@ from dragoman.lm.presentation import Style
 from dragoman.logs import Redaction
 from dragoman.models.building import ModelNotUsable, SharedServices, build_unguarded, find, folder_of
 from dragoman.models.services import journals_of, log_cautions, permissions_of, policy_of
-from dragoman.models.sources import Conversing, Learning, LiveConversation, Recalling
+from dragoman.models.sources import Conversing, Learning, LiveConversation, Recalling, Remote
 
 if TYPE_CHECKING:
     from dragoman.backends.agent.profile.memory_limit import MemoryLimit
@@ -84,6 +84,7 @@ class Models:
         self._recalling: dict[str, Recalling] = {}
         # The other nodes of the fleet, if this process is one of its nodes.
         self.other_nodes: OtherNodes | None = None
+        self._remote_models: dict[str, Remote] = {}
         self._on_offer: Callable[[str], None] | None = None
 
     @property
@@ -101,6 +102,8 @@ class Models:
                 style = find(self._config, model_id).style
                 model = build_unguarded(self._config, model_id, self._shared(model_id))
                 log_cautions(self._config, model_id)
+            if isinstance(model, Remote):
+                self._remote_models[model_id] = model
             if isinstance(model, Learning):
                 self._learning.append(model)
             if isinstance(model, Conversing):
@@ -153,6 +156,10 @@ class Models:
 
     def folder(self, model_id: str) -> Path | None:
         """The folder in which a model's agents work, unless a consumer has its own. None: the model is no agent."""
+        if self.is_remote(model_id):
+            self.get(model_id)
+        if model_id in self._remote_models:
+            return self._remote_models[model_id].folder
         model = self._config.models.get(model_id)
         return folder_of(model) if isinstance(model, AcpModel) else None
 
@@ -237,6 +244,7 @@ class Models:
         self._conversing.clear()
         self._offering.clear()
         self._recalling.clear()
+        self._remote_models.clear()
         made, self._made = self._made, {}
         for model in made.values():
             await model.close()

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from dragoman.journal.writer import Journals
     from dragoman.permissions.pipeline import PermissionServices
 
-__all__ = ["AgentSource", "Conversing", "Learning", "LiveConversation", "ModelSource", "Recalling"]
+__all__ = ["AgentSource", "Conversing", "Learning", "LiveConversation", "ModelSource", "Recalling", "Remote"]
 
 
 @runtime_checkable
@@ -23,6 +23,16 @@ class Learning(Protocol):
 
     async def learn(self) -> None:
         """Ask the server once. Never fails, and never takes long."""
+        ...
+
+
+@runtime_checkable
+class Remote(Protocol):
+    """A model that runs on another machine."""
+
+    @property
+    def folder(self) -> Path | None:
+        """The folder in which its agents work there. None: it is no agent, or not known yet."""
         ...
 
 

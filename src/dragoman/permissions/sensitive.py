@@ -22,11 +22,13 @@ from dragoman.visible import hides
 
 __all__ = ["Places", "SensitivePathScan"]
 
-# Folders in which a change alters what programs do: hooks, editor tasks, start-up files, agents' own settings.
+# Folders in which a change alters what programs do: hooks, editor tasks, start-up files, agents' own settings and
+# instructions.
 _FOLDERS = frozenset(
     {
         ".git", ".githooks", ".husky", ".vscode", ".idea", ".devcontainer", ".ssh", ".gnupg",
-        ".claude", ".codex", ".copilot", ".cursor", ".fast-agent", ".gemini", ".opencode", ".qwen",
+        ".zed", ".agents", ".amazonq", ".augment", ".claude", ".clinerules", ".codex", ".continue", ".copilot", ".crush",
+        ".cursor", ".fast-agent", ".gemini", ".goose", ".junie", ".kiro", ".opencode", ".qwen", ".roo", ".windsurf",
     }
 )  # fmt: skip
 _FOLDER_BEGINNINGS = (".kimi",)
@@ -37,6 +39,9 @@ _FILES = frozenset(
         ".zprofile", ".zlogin", ".zlogout", ".kshrc", ".cshrc", ".tcshrc", ".login", ".logout", "config.fish",
         # Agents and Dragoman read these.
         ".mcp.json", ".claude.json", "opencode.json", "opencode.jsonc", "fastagent.config.yaml", "dragoman.toml",
+        # Agents follow the instructions in these, also below the workspace's own folder.
+        "agents.md", "agents.override.md", "agent.md", "claude.md", "claude.local.md", "crush.md", "gemini.md", "qwen.md",
+        ".cursorrules", ".goosehints", ".rules", ".windsurfrules", ".aider.conf.yml",
         # Git, direnv and Dragoman read these.
         ".gitconfig", ".gitmodules", ".gitattributes", ".envrc", "dragoman.db",
         # Package managers, pre-commit and development containers read these: they name programs to run.
@@ -45,7 +50,12 @@ _FILES = frozenset(
 )  # fmt: skip
 _ENDINGS = (".code-workspace",)
 # Each with what is in it.
-_PROTECTED_PATHS = (".config/fish", ".github/workflows", ".cargo/config.toml", ".cargo/config")
+_PROTECTED_PATHS = (
+    ".config/fish", ".github/workflows", ".cargo/config.toml", ".cargo/config",
+    # Instructions for VS Code's chat and for GitHub's agents.
+    ".github/copilot-instructions.md", ".github/instructions", ".github/prompts", ".github/agents", ".github/chatmodes",
+    ".github/skills", ".github/hooks",
+)  # fmt: skip
 # Files that hold secrets: sensitive to read as well as to change.
 _SECRET_FOLDERS = frozenset({".ssh", ".gnupg"})
 _SECRET_FILES = frozenset(

@@ -5,12 +5,20 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 from clients.drivers import OFFLINE
 
 __all__ = ["Output", "Program"]
+
+# A test run in the background of a shell ignores Ctrl-C and Ctrl-\, and its children would inherit that.
+_LAUNCH = (
+    "import os, signal, sys; "
+    "[signal.signal(each, signal.SIG_DFL) for each in (signal.SIGINT, signal.SIGQUIT)]; "
+    "os.execvp(sys.argv[1], sys.argv[1:])"
+)
 
 
 class Output:
@@ -47,6 +55,7 @@ class Program:
     ) -> Output:
         """Run it to its end. If `on_output` says so, it gets Ctrl-C."""
         process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-I", "-S", "-c", _LAUNCH),
             *command,
             cwd=self.folder,
             env=self.env,

@@ -740,7 +740,10 @@ class Conversation:
 
         def send() -> None:
             self._held = None
-            session.prompt(composed.blocks)
+            if session.options.differs(self._wishes):
+                self.dispatch(AgentTurnEnded(error=session.options.changed(self._wishes)))
+            else:
+                session.prompt(composed.blocks)
 
         def withdraw() -> None:
             # Not even with a cancel behind it may a prompt reach a session in another mode than its user wants.

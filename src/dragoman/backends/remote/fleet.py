@@ -34,8 +34,8 @@ from dragoman.fleet.messages import (
     BidRequest,
     Cancel,
     Delivered,
-    ModelStatus,
     NodeStatus,
+    OfferedModel,
     Ping,
     RequestMessage,
     Resend,
@@ -54,11 +54,13 @@ from dragoman.permissions.grants import Grants
 from dragoman.process.deadline import boot_seconds
 from dragoman.store.errors import JournalStoreError
 
-__all__ = ["Fleet", "HintStore", "JournalPlace", "Peer", "Unwilling", "died"]
+__all__ = ["Fleet", "HintStore", "KnownPlace", "Unwilling", "WorkerPeer", "died"]
 
 _log = logging.getLogger(__name__)
 
 PING_SECONDS = 2.0
+# Between two pings, if the first took long.
+_SHORTEST_WAIT = 0.01
 # A worker answers in milliseconds. Twice, because a message may be lost.
 _ACCEPT_SECONDS = 1.5
 # A large request is on its way for longer: pictures and files.
@@ -73,7 +75,7 @@ _FORGET_SECONDS = 16.0
 _ABSENT_SECONDS = 5.0
 
 
-class JournalPlace(Protocol):
+class KnownPlace(Protocol):
     """Where a journal is, as the store says it."""
 
     @property
@@ -95,7 +97,7 @@ class JournalPlace(Protocol):
 class HintStore(Protocol):
     """A store that knows where conversations are: `journal.jetstream`."""
 
-    async def place_of(self, journal: str) -> JournalPlace | None: ...
+    async def place_of(self, journal: str) -> KnownPlace | None: ...
 
     async def hinted(self, keys: Sequence[str]) -> list[str]:
         """The conversations under these keys of the index, those of earlier keys first."""
@@ -110,7 +112,7 @@ class Unwilling(Exception):
         self.error = error
 
 
-class Peer:
+class WorkerPeer:
     """One incarnation of a worker, with the streams from it."""
 
     def __init__(self, node: str, incarnation: str, validity: Validity) -> None:
@@ -122,9 +124,10 @@ class Peer:
         # Since when nobody has listened at its subject, by the gateway's clock; None: somebody does, or that is not known.
         self.absent_since: float | None = None
 
-    def fail(self, error: LanguageModelError) -> None:
+    def fail(self) -> None:
+        """Nothing more of this incarnation is shown."""
         for stream in self.streams.values():
-            stream.fail(error)
+            stream.fail(died(self.node))
 
 
 class Fleet:
@@ -149,7 +152,7 @@ class Fleet:
         self._connecting = asyncio.Lock()
         self._stack = AsyncExitStack()
         self._streams: dict[str, RemoteStream] = {}
-        self._peers: dict[tuple[str, str], Peer] = {}
+        self._peers: dict[tuple[str, str], WorkerPeer] = {}
         self._nodes: dict[str, tuple[float, NodeStatus]] = {}
         self._refreshing: asyncio.Task[None] | None = None
         # Called when the models that workers offer have changed.
@@ -202,6 +205,8 @@ class Fleet:
         return place.owner or None if place is not None and place.is_live else None
 
     async def close(self) -> None:
+        for peer in self._peers.values():
+            peer.fail()
         tasks = [each.pinging for each in self._peers.values()] + [self._refreshing]
         for task in tasks:
             if task is not None:
@@ -215,7 +220,7 @@ class Fleet:
     # Which workers there are.
 
     @property
-    def offered(self) -> dict[str, ModelStatus]:
+    def offered(self) -> dict[str, OfferedModel]:
         """The models that workers offer, by their ids."""
         return {model.info.id: model for status in self.nodes for model in status.models}
 
@@ -284,7 +289,7 @@ class Fleet:
 
     # Streams.
 
-    async def open(self, node: str, message: RequestMessage) -> tuple[Peer, RemoteStream] | None:
+    async def open(self, node: str, message: RequestMessage) -> tuple[WorkerPeer, RemoteStream] | None:
         """Send a request to a worker. None: it has not got it, or does not answer. It does nothing before it is confirmed.
 
         Raises `Unwilling`, or the `LanguageModelError` with which the worker refuses.
@@ -312,21 +317,25 @@ class Fleet:
         key = node, accepted.incarnation
         peer = self._peers.get(key)
         if peer is None:
-            peer = self._peers[key] = Peer(*key, Validity.heard(sent_at, accepted.seconds_left))
+            peer = self._peers[key] = WorkerPeer(*key, Validity.heard(sent_at, accepted.seconds_left))
         peer.validity.extend(sent_at, accepted.seconds_left)
         if peer.validity.seconds_left(self.clock()) <= 0:
             return None
         self._streams[stream.id] = peer.streams[stream.id] = stream
         if peer.pinging is None or peer.pinging.done():
             peer.pinging = asyncio.create_task(self._ping(peer))
-        # Now the worker begins.
-        await self._say(node, stream.receipt)
+        try:
+            # Now the worker begins.
+            await self._say(node, stream.receipt)
+        except asyncio.CancelledError:
+            await self.leave(peer, stream, is_over=False)
+            raise
         return peer, stream
 
     async def receipt(self, stream: RemoteStream) -> None:
         await self._say(stream.node, stream.receipt)
 
-    async def leave(self, peer: Peer, stream: RemoteStream, *, is_over: bool) -> None:
+    async def leave(self, peer: WorkerPeer, stream: RemoteStream, *, is_over: bool) -> None:
         """Forget a stream. If it is not over, its worker cancels it."""
         self._streams.pop(stream.id, None)
         peer.streams.pop(stream.id, None)
@@ -360,36 +369,39 @@ class Fleet:
                 peer.pinging.cancel()
             peer.pinging = asyncio.create_task(self._ping(peer))
 
-    async def _ping(self, peer: Peer) -> None:
+    async def _ping(self, peer: WorkerPeer) -> None:
         """Ping a worker while there are streams with it, and once more: then it knows that all are over."""
-        is_last = False
-        while not is_last:
-            is_last = not peer.streams
+        is_over = False
+        while not is_over:
+            was_empty = not peer.streams
             sent_at = self.clock()
             left = peer.validity.seconds_left(sent_at)
             if left <= 0:
-                peer.fail(died(peer.node))
                 break
             try:
                 await self._compare(peer, sent_at, min(PING_SECONDS, left))
-            except NoAnswer:
-                # It is there, or was a moment ago, and hangs.
-                peer.absent_since = None
-                continue
             except NobodyThere:
                 if peer.absent_since is None:
                     peer.absent_since = sent_at
                 if sent_at - peer.absent_since >= _ABSENT_SECONDS:
-                    # Its process has ended: it does not come back before its lease ends.
-                    peer.fail(died(peer.node))
+                    # Its process has ended.
                     break
-            except FleetUnavailable:
+            except (NoAnswer, FleetUnavailable) as error:
+                # It may be there, and hang.
                 peer.absent_since = None
-            left = peer.validity.seconds_left(self.clock())
-            await asyncio.sleep(max(min(sent_at + PING_SECONDS - self.clock(), left), 0.01))
+                _log.debug("%s has not answered a ping: %s", peer.node, error)
+            except msgspec.MsgspecError:
+                _log.exception("the answer of %s to a ping cannot be read", peer.node)
+            is_over = was_empty and not peer.streams
+            if not is_over:
+                now = self.clock()
+                wait = min(sent_at + PING_SECONDS - now, peer.validity.seconds_left(now))
+                await asyncio.sleep(max(wait, _SHORTEST_WAIT))
+        # Without a wait since the last look: nobody has opened a stream in between.
+        peer.fail()
         del self._peers[peer.node, peer.incarnation]
 
-    async def _compare(self, peer: Peer, sent_at: float, seconds: float) -> None:
+    async def _compare(self, peer: WorkerPeer, sent_at: float, seconds: float) -> None:
         connection = await self.connected()
         streams = tuple(peer.streams.values())
         had = {stream.id: stream.window.number for stream in streams}
@@ -397,7 +409,7 @@ class Fleet:
         answer = await connection.request(streams_subject(peer.node), STREAM_FORM.encode(ping), seconds)
         pong = PONG_FORM.decode(answer)
         if pong.incarnation != peer.incarnation:
-            peer.fail(died(peer.node))
+            peer.fail()
             return
         peer.absent_since = None
         peer.validity.extend(sent_at, pong.seconds_left)

@@ -11,17 +11,18 @@ import asyncio
 import logging
 import secrets
 from collections.abc import Callable, Iterable
+from pathlib import Path
 
 import msgspec
 from msgspec.structs import replace
 
-from dragoman.backends.remote.fleet import Fleet, Peer, Unwilling, died
+from dragoman.backends.remote.fleet import Fleet, Unwilling, WorkerPeer, died
 from dragoman.backends.remote.stream import RemoteStream
 from dragoman.fleet.connection import FleetUnavailable, NoAnswer
 from dragoman.fleet.hints import hints_of
 from dragoman.fleet.lease import LEASE_SECONDS, find_lease
-from dragoman.fleet.messages import ApprovedCall, ModelStatus, RequestMessage, StreamEnd
-from dragoman.fleet.placement import Choice, Place, choose
+from dragoman.fleet.messages import ApprovedCall, OfferedModel, RequestMessage, StreamEnd
+from dragoman.fleet.placement import Place, WorkerChoice, choose
 from dragoman.lm import (
     CancellationError,
     CancellationToken,
@@ -84,14 +85,14 @@ class RemoteModel:
         # Which worker gave the last reply of each conversation.
         self._nodes: dict[str, str] = {}
         self._telling: set[asyncio.Task[None]] = set()
-        self._last_status: ModelStatus | None = None
+        self._last_status: OfferedModel | None = None
         self._on_offer: Callable[[], None] | None = None
         fleet.on_change.append(self._changed)
 
     # What it is.
 
     @property
-    def _status(self) -> ModelStatus | None:
+    def _status(self) -> OfferedModel | None:
         """What the workers say of it. If none is there, what they said last."""
         for node in self._fleet.nodes:
             if set(self._labels) <= set(node.labels):
@@ -120,6 +121,12 @@ class RemoteModel:
             is_byok=True,
             is_user_selectable=True,
         )
+
+    @property
+    def folder(self) -> Path | None:
+        """The folder in which its agents work on the workers, unless a consumer has its own. None: it is no agent."""
+        status = self._status
+        return Path(status.folder) if status is not None and status.folder is not None else None
 
     def count_tokens(self, text: str | Message) -> int:
         return estimate_tokens(text)
@@ -214,7 +221,8 @@ class RemoteModel:
         """The conversations that a request may belong to, the best evidence first."""
         hints = hints_of(request, self._remote_id)
         indexed: Iterable[str] = ()
-        if self._fleet.store is not None and hints.keys:
+        # An id in the request says more than the index does.
+        if self._fleet.store is not None and hints.keys and not hints.named:
             try:
                 indexed = await self._fleet.store.hinted(hints.keys)
             except JournalStoreError as error:
@@ -222,7 +230,7 @@ class RemoteModel:
                 _log.warning("the index of conversations cannot be read: %s", error)
         return tuple(dict.fromkeys((*hints.named, *indexed)))[:_MOST_HINTS]
 
-    async def _opened(self, message: RequestMessage, owner: str) -> tuple[Peer, RemoteStream]:
+    async def _opened(self, message: RequestMessage, owner: str) -> tuple[WorkerPeer, RemoteStream]:
         """A stream with a worker that takes a request: with `owner`, if a worker has found that it owns the conversation."""
         if owner and (opened := await self._opened_by_owner(message, owner)) is not None:
             return opened
@@ -238,11 +246,13 @@ class RemoteModel:
                 raise self._nobody(choice, unwilling)
         return opened
 
-    async def _opened_by_owner(self, message: RequestMessage, owner: str) -> tuple[Peer, RemoteStream] | None:
+    async def _opened_by_owner(
+        self, message: RequestMessage, owner: str
+    ) -> tuple[WorkerPeer, RemoteStream] | None:
         """A stream with the owner. None: its lease has ended, and others may have the conversation."""
         loop = asyncio.get_running_loop()
         limit = loop.time() + _OWNER_SECONDS
-        choice = Choice((owner,))
+        choice = WorkerChoice((owner,))
         while loop.time() < limit:
             opened = await self._first(replace(message, is_moved=True), choice, {})
             if opened is not None:
@@ -254,8 +264,8 @@ class RemoteModel:
         raise died(owner)
 
     async def _first(
-        self, message: RequestMessage, choice: Choice, unwilling: dict[str, LanguageModelError]
-    ) -> tuple[Peer, RemoteStream] | None:
+        self, message: RequestMessage, choice: WorkerChoice, unwilling: dict[str, LanguageModelError]
+    ) -> tuple[WorkerPeer, RemoteStream] | None:
         """A stream with the first of these workers that takes the request."""
         for node in choice.nodes:
             if node not in unwilling:
@@ -286,7 +296,7 @@ class RemoteModel:
         except NoAnswer:
             return True
 
-    def _nobody(self, choice: Choice, unwilling: dict[str, LanguageModelError]) -> LanguageModelError:
+    def _nobody(self, choice: WorkerChoice, unwilling: dict[str, LanguageModelError]) -> LanguageModelError:
         waits = [error.retry_after for error in unwilling.values() if error.retry_after is not None]
         retry_after = choice.retry_after or min(waits, default=None)
         if retry_after is not None:
@@ -305,7 +315,7 @@ class RemoteModel:
             public="No machine for this model is there now. Try again later.",
         )
 
-    async def _take(self, peer: Peer, stream: RemoteStream, sink: Sink) -> StreamEnd:
+    async def _take(self, peer: WorkerPeer, stream: RemoteStream, sink: Sink) -> StreamEnd:
         """Report what arrives, until the end."""
         while True:
             batch, size = await stream.next()

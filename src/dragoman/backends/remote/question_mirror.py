@@ -73,6 +73,8 @@ class QuestionMirror:
         self._heard: dict[str, float] = {}
         self._said: Presence | None = None
         self._must_say = asyncio.Event()
+        # Whether questions may have come that this gateway has not heard of.
+        self._must_ask = True
 
     @classmethod
     @asynccontextmanager
@@ -91,7 +93,6 @@ class QuestionMirror:
         connection.on_reconnect.append(mirror._start_over)
         saying = asyncio.create_task(mirror._say())
         try:
-            await mirror._ask_for_all()
             yield mirror
         finally:
             connection.on_reconnect.remove(mirror._start_over)
@@ -212,6 +213,7 @@ class QuestionMirror:
     def _start_over(self) -> None:
         """The connection is up again. Messages may be lost, and workers new."""
         self._heard.clear()
+        self._must_ask = True
         self._must_say.set()
 
     def _presence(self) -> Presence:
@@ -232,6 +234,9 @@ class QuestionMirror:
     async def _say(self) -> None:
         while True:
             self._must_say.clear()
+            if self._must_ask:
+                self._must_ask = False
+                await self._ask_for_all()
             presence = self._presence()
             # A gateway without a console says nothing, but that it has none any more.
             if presence != Presence(self._gateway) or self._said not in (None, presence):

@@ -19,7 +19,6 @@ from dragoman.demo.mcp.over_stdio import StdioLink
 from dragoman.jsonrpc import Notification, RemoteError
 from dragoman.lm import JsonObject
 from dragoman.lm.parts import ToolResult
-from dragoman.tools.tool import ToolProgress
 
 __all__ = ["MAX_TOOLS", "RemoteTool", "ToolClient", "connect"]
 
@@ -73,7 +72,7 @@ class ToolClient:
         self._on_change = on_change
         self._link: Link | None = None
         self._tokens = count(1)
-        self._progress: dict[int | str, ToolProgress] = {}
+        self._progress: dict[int | str, Callable[[str], None]] = {}
 
     async def open(self, link: Link) -> None:
         self._link = link
@@ -84,7 +83,7 @@ class ToolClient:
         self.is_stale = False
         return await self._in_time(self._all_pages())
 
-    async def call(self, tool: str, arguments: JsonObject, progress: ToolProgress) -> ToolResult:
+    async def call(self, tool: str, arguments: JsonObject, progress: Callable[[str], None]) -> ToolResult:
         """Call a tool, and wait for as long as it takes. Cancelling the waiting task withdraws the call."""
         token = next(self._tokens)
         self._progress[token] = progress

@@ -22,7 +22,7 @@ from dragoman.frontends.http.stream_rebuild import PartOrEnd, last_events, new_s
 from dragoman.journal.event import JournalStarted
 from dragoman.journal.events import AnyEvent
 from dragoman.journal.response_events import PartsReported, ResponseClosed, ResponseOpened
-from dragoman.journal.store import RENEW_SECONDS, JournalStoreError
+from dragoman.journal.store import RENEW_SECONDS, Claim, HeldElsewhere, JournalStore, JournalStoreError
 from dragoman.journal.writer import Journals, JournalWriter
 from dragoman.lm import JsonObject, Part
 
@@ -160,13 +160,37 @@ class BackgroundRun:
                     await self._is_closing.wait()
             if self._window.has_new:
                 await self._store()
-            elif time.monotonic() - renewed >= RENEW_SECONDS and self._journals.store is not None:
+            elif (store := self._journals.store) is None or self._writer.is_lost:
+                continue
+            elif not self._writer.is_ours:
+                await self._look_whether_lost(store)
+            elif time.monotonic() - renewed >= RENEW_SECONDS:
                 # A model may report nothing for minutes.
                 renewed = time.monotonic()
                 try:
-                    await self._journals.store.renew()
+                    await store.renew()
+                    self._writer.note_renewed()
                 except JournalStoreError as error:
                     _log.warning("the lease of %s could not be renewed: %s", self.id, error)
+
+    async def _look_whether_lost(self, store: JournalStore) -> None:
+        """The lease has ended: another process may have closed the journal. If not, this one goes on."""
+        sequence = self._writer.sequence
+        try:
+            info = await store.find(self.id)
+            is_same = info is not None and info.sequence == sequence
+            claim: Claim = await store.claim(self.id, sequence) if is_same else "changed"
+        except HeldElsewhere:
+            claim = "held"
+        except JournalStoreError as error:
+            _log.debug("whether %s is lost is not known: %s", self.id, error)
+            return
+        if claim == "ours":
+            self._writer.note_claimed()
+        else:
+            _log.warning("another process has taken %s for lost, and closed it", self.id)
+            self._writer.stop()
+            self._on_lost()
 
     async def _store(self, *end: ResponseClosed) -> None:
         parts, count = self._window.batch(), self._window.total

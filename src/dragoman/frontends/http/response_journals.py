@@ -23,6 +23,7 @@ from dragoman.journal.events import AnyEvent, JournalEntry, UnreadableJournal
 from dragoman.journal.response_events import PartsReported, ResponseClosed
 from dragoman.journal.store import (
     LEASE_SECONDS,
+    Claim,
     HeldElsewhere,
     JournalConflict,
     JournalStore,
@@ -154,11 +155,7 @@ async def _read_or_close(store: JournalStore, id_: str, after: int) -> tuple[lis
         if any(isinstance(event, ResponseClosed) for event in events):
             return events, False
         last = after + len(entries)
-        try:
-            claim = await store.claim(id_, last)
-        except HeldElsewhere:
-            return events, True
-        match claim:
+        match await _claim(store, id_, last):
             case "held":
                 return events, True
             case "gone":
@@ -169,6 +166,13 @@ async def _read_or_close(store: JournalStore, id_: str, after: int) -> tuple[lis
                     await store.append(id_, last, [(time.time(), _ended_early())], holds=False)
             case "changed":
                 pass
+
+
+async def _claim(store: JournalStore, id_: str, last: int) -> Claim:
+    try:
+        return await store.claim(id_, last)
+    except HeldElsewhere:
+        return "held"
 
 
 def _ended_early() -> ResponseClosed:

@@ -12,7 +12,7 @@ from dragoman.journal.chat_agents import AgentsEntries
 from dragoman.journal.chat_fold import ChatState, fold_chat
 from dragoman.journal.events import JournalEntry, UnreadableJournal
 from dragoman.journal.finding import NotFound, find_by_id
-from dragoman.journal.store import JournalInfo, JournalStore, JournalStoreError
+from dragoman.journal.store import HeldElsewhere, JournalInfo, JournalStore, JournalStoreError
 from dragoman.journal.writer import Journals
 from dragoman.visible import visible_line
 
@@ -170,6 +170,10 @@ async def claimed_chat(journals: Journals, id_: str) -> StoredChat:
         if claim == "ours":
             return chat
         info = await store.find(id_)
+    except HeldElsewhere as held:
+        raise CannotResume(
+            f"The chat {id_} is open on {held.owner}. Continue it there, or leave it there first."
+        ) from held
     except JournalStoreError as error:
         raise CannotResume(str(error)) from error
     if claim == "gone" or info is None:

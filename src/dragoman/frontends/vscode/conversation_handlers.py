@@ -1,6 +1,6 @@
 """The stored conversations, for the editor: list, show, continue and delete.
 
-Only those of the editor's folders are listed, unless it asks for all. To continue one, the editor gets its messages with
+The editor sees the conversations of its folders, and no other. To continue one, the editor gets its messages with
 our marker, and sends them as the history of its next request: the marker says which conversation it is. An agent keeps its
 memory if the conversation was this editor's; any other goes on in a new conversation, with what was said as a transcript.
 """
@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
+from dragoman.frontends.vscode.conversation_changes import ConversationChanges
 from dragoman.frontends.vscode.conversation_page import NOT_STORED, messages_of, page_of
-from dragoman.frontends.vscode.protocol import AskConversation, ListConversations, decoded
+from dragoman.frontends.vscode.protocol import AskConversation, decoded
 from dragoman.journal.chat_fold import fold_chat
 from dragoman.journal.clients import client_of
 from dragoman.journal.events import JournalEntry, UnreadableJournal
@@ -28,9 +29,16 @@ _MOST_LISTED = 500
 
 
 class ConversationHandlers:
-    def __init__(self, models: AgentSource, consumer: Callable[[], Consumer]) -> None:
+    def __init__(
+        self, models: AgentSource, consumer: Callable[[], Consumer], on_change: Callable[[], None]
+    ) -> None:
+        """`on_change` is called when the list has changed since the editor read it."""
         self._models = models
         self._consumer = consumer
+        self._changes = ConversationChanges(models, on_change)
+
+    def close(self) -> None:
+        self._changes.close()
 
     @property
     def rows(self) -> dict[str, Callable[[Incoming], Awaitable[object]]]:
@@ -41,21 +49,21 @@ class ConversationHandlers:
             "conversations/delete": self._delete,
         }
 
-    async def _list(self, incoming: Incoming) -> object:
-        wanted = decoded(incoming.params, ListConversations)
-        store, folders = self._models.journals.store, self._consumer().workspace_folders
+    async def _list(self, _incoming: Incoming) -> object:
+        store = self._models.journals.store
         if store is None:
             return {"conversations": [], "notice": "Conversations are not stored (`[journal]`)."}
-        names = {info.id: info.name for info in self._models.infos()}
-        live = {each.id: each for each in self._models.conversations()}
         try:
-            stored = await store.journals("agent", "chat")
+            await self._changes.watch(store)
+            stored = await self._of_the_folders(store)
         except JournalStoreError as error:
             raise _unusable(error) from error
+        names = {info.id: info.name for info in self._models.infos()}
+        live = {each.id: each for each in self._models.conversations()}
         found = [
             self._row(info, names.get(info.model, info.model), live.get(info.id))
             for info in stored
-            if info.parent is None and (wanted.all or info.workspace in folders)
+            if info.parent is None
         ]
         return {"conversations": found[:_MOST_LISTED]}
 
@@ -123,15 +131,20 @@ class ConversationHandlers:
             await store.release(info.id)
         if not await store.delete(info.id) and await store.find(info.id) is not None:
             raise _under_way(info)
+        self._changes.note()
         return {}
+
+    async def _of_the_folders(self, store: JournalStore) -> list[JournalInfo]:
+        folders = self._consumer().workspace_folders
+        return [info for info in await store.journals("agent", "chat") if info.workspace in folders]
 
     async def _found(self, id_: str) -> tuple[JournalStore, JournalInfo]:
         store = self._models.journals.store
         try:
-            known = [] if store is None else await store.journals("agent", "chat")
+            known = [] if store is None else await self._of_the_folders(store)
             info = find_by_id(known, id_)
         except NotFound as error:
-            raise LanguageModelError("bad_request", str(error)) from error
+            raise LanguageModelError("not_found", str(error)) from error
         except JournalStoreError as error:
             raise _unusable(error) from error
         if store is None:

@@ -14,7 +14,7 @@ from dragoman.edits.log import EditLog, EditTurn
 from dragoman.edits.planned import PlannedChange, Replacement, planned_changes
 from dragoman.edits.text_files import FileUnusable, text_of
 from dragoman.edits.undoing import undo_edits
-from dragoman.frontends.vscode.protocol import ShowEdit, ShowQuestion, UndoEdits, decoded
+from dragoman.frontends.vscode.protocol import ListEdits, ShowEdit, ShowQuestion, UndoEdits, decoded
 from dragoman.jsonrpc import Incoming
 from dragoman.lm import LanguageModelError
 from dragoman.lm.client_services import ClientFiles, ClientServiceError
@@ -24,7 +24,8 @@ from dragoman.permissions.pipeline import PermissionServices
 
 __all__ = ["EditMethods", "edits_news"]
 
-_GONE = "These edits are not known any more: Dragoman was restarted since, or they were undone."
+_GONE = "These edits are not known any more: Dragoman was restarted since, or there were too many after them."
+_UNDONE = "These edits were undone already: nothing is left to undo."
 
 
 class EditMethods:
@@ -63,9 +64,11 @@ class EditMethods:
         buffer = None if files is None else await files.buffer(path)
         return buffer if buffer is not None else await asyncio.to_thread(text_of, path)
 
-    async def list(self, _incoming: Incoming) -> object:
+    async def list(self, incoming: Incoming) -> object:
+        wanted = decoded(incoming.params, ListEdits).turn
         await self._log.settled()
-        return {"turns": [_turn(turn) for turn in self._log.newest_first()]}
+        found = self._log.newest_first() if wanted is None else (self._found(wanted),)
+        return {"turns": [_turn(turn) for turn in found]}
 
     async def text(self, incoming: Incoming) -> object:
         wanted = decoded(incoming.params, ShowEdit)
@@ -85,7 +88,7 @@ class EditMethods:
     def _found(self, id_: str) -> EditTurn:
         turn = self._log.find(id_)
         if turn is None:
-            raise LanguageModelError("not_found", _GONE)
+            raise LanguageModelError("not_found", _UNDONE if self._log.is_undone(id_) else _GONE)
         return turn
 
 

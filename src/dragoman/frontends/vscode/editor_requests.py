@@ -53,8 +53,9 @@ async def ask_editor(peer: Peer, method: str, params: JsonObject, kind: type[_T]
             raise ClientServiceError("The editor is gone.")
 
 
-class _Text(msgspec.Struct, frozen=True):
+class _Text(msgspec.Struct, frozen=True, rename="camel"):
     text: str | None = None
+    is_open: bool = False
 
 
 class EditorFiles:
@@ -64,8 +65,13 @@ class EditorFiles:
         self._peer = peer
 
     async def buffer(self, path: str) -> str | None:
-        read = await ask_editor(self._peer, "fs/readTextFile", {"path": path}, _Text, _READ_SECONDS)
-        return read.text
+        return (await self._read(path)).text
+
+    async def is_open(self, path: str) -> bool:
+        return (await self._read(path)).is_open
+
+    async def _read(self, path: str) -> _Text:
+        return await ask_editor(self._peer, "fs/readTextFile", {"path": path}, _Text, _READ_SECONDS)
 
     async def write(self, path: str, text: str, expected: str | None) -> str | None:
         params: JsonObject = {"path": path, "text": text, "expected": expected}

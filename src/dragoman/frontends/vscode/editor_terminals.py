@@ -22,11 +22,11 @@ class EditorTerminals:
         self._peer = peer
         self._on_stop: dict[str, Callable[[], None]] = {}
 
-    def open(self, title: str, folder: str, on_stop: Callable[[], None]) -> _EditorTerminal:
+    def open(self, command: str, folder: str, on_stop: Callable[[], None]) -> _EditorTerminal:
         id_ = f"t{secrets.token_hex(8)}"
         self._on_stop[id_] = on_stop
         with suppress(ConnectionClosed):
-            self._peer.call("terminal/create", {"id": id_, "title": title, "cwd": folder}, _log_refusal)
+            self._peer.call("terminal/create", {"id": id_, "command": command, "cwd": folder}, _log_refusal)
         return _EditorTerminal(self._peer, id_, lambda: self._on_stop.pop(id_, None))
 
     def stop(self, id_: str) -> None:

@@ -26,7 +26,7 @@ __all__ = [
     "CountTokens",
     "EditorFeatures",
     "Initialize",
-    "ListConversations",
+    "ListEdits",
     "LogIn",
     "ModelList",
     "ShowEdit",
@@ -118,6 +118,12 @@ class ShowEdit(_Form, frozen=True):
     side: Literal["before", "after"]
 
 
+class ListEdits(_Form, frozen=True):
+    """A request for the edits of one turn, or of all."""
+
+    turn: str | None = None
+
+
 class UndoEdits(_Form, frozen=True):
     turn: str
 
@@ -154,14 +160,8 @@ class LogIn(_Form, frozen=True):
     method_id: str
 
 
-class ListConversations(_Form, frozen=True):
-    """A request for the stored conversations: of the editor's folders, or of all."""
-
-    all: bool = False
-
-
 class AskConversation(_Form, frozen=True):
-    """A request about one conversation. The beginning of its id is enough."""
+    """A request about one conversation of the editor's folders. The beginning of its id is enough."""
 
     id: str
 

@@ -115,6 +115,9 @@ class VsCodeServer:
         self._services = ClientServices(edits=self._edits)
         self._terminals: EditorTerminals | None = None
         self.ended = asyncio.Event()
+        self._conversations = ConversationHandlers(
+            models, lambda: self._consumer or Consumer(), self._conversations_changed
+        )
         edit_methods = EditMethods(self._edits, lambda: self._permissions, lambda: self._services.files)
         self._handlers: dict[str, Callable[[Incoming], Awaitable[object]]] = {
             "lm/provideLanguageModelChatInformation": self._list_models,
@@ -127,7 +130,7 @@ class VsCodeServer:
             "permissions/allow": self._allow,
             "permissions/addRule": self._add_rule,
             **AgentHandlers(models, self._first_folder).rows,
-            **ConversationHandlers(models, lambda: self._consumer or Consumer()).rows,
+            **self._conversations.rows,
             "permissions/changes": edit_methods.changes,
             "edits/list": edit_methods.list,
             "edits/text": edit_methods.text,
@@ -195,11 +198,16 @@ class VsCodeServer:
         if self._models.infos() != self._listed:
             self._connection.notify("lm/modelsChanged", {})
 
+    def _conversations_changed(self) -> None:
+        if self._connection.closed is None:
+            self._connection.notify("conversations/changed", {})
+
     def _first_folder(self) -> str | None:
         return next(iter(self._consumer.workspace_folders), None) if self._consumer is not None else None
 
     async def close(self) -> None:
         """Cancel the open requests, and end every agent."""
+        self._conversations.close()
         for task in self._tasks:
             task.cancel()
         if self._tasks:
@@ -400,6 +408,7 @@ class VsCodeServer:
 
     async def _shutdown(self, _incoming: Incoming) -> object:
         """End every agent and settle all other requests, then end the server."""
+        self._conversations.close()
         await self._models.close()
         others = self._tasks - {asyncio.current_task()}
         for task in others:

@@ -105,6 +105,7 @@ class QuestionService:
             for task in (*tasks, *service._decisions):
                 task.cancel()
             await asyncio.wait({*tasks, *service._decisions})
+            await service._publish_rest()
 
     # As the watcher of the inbox.
 
@@ -205,13 +206,20 @@ class QuestionService:
 
     async def _publish(self) -> None:
         while True:
-            data = await self._outgoing.get()
-            if not self._may_act():
-                continue
-            try:
-                await self._connection.publish(self._subject, data)
-            except FleetUnavailable as error:
-                _log.warning("gateways do not learn of a question now: %s", error)
+            await self._send(await self._outgoing.get())
+
+    async def _publish_rest(self) -> None:
+        """How the last questions ended: with this worker."""
+        while not self._outgoing.empty():
+            await self._send(self._outgoing.get_nowait())
+
+    async def _send(self, data: bytes) -> None:
+        if not self._may_act():
+            return
+        try:
+            await self._connection.publish(self._subject, data)
+        except FleetUnavailable as error:
+            _log.warning("gateways do not learn of a question now: %s", error)
 
     async def _say(self) -> None:
         """Say that this worker lives and which questions wait, as long as gateways may have some."""

@@ -31,8 +31,8 @@ from dragoman.fleet.messages import (
     Cancel,
     Delivered,
     ErrorMessage,
-    ModelStatus,
     NodeStatus,
+    OfferedModel,
     Ping,
     Pong,
     Receipt,
@@ -58,6 +58,8 @@ LISTENER_SECONDS = 16.0
 # Until a gateway confirms its request. It does so at once, and again with its next ping.
 _CONFIRM_SECONDS = 10.0
 _TICK_SECONDS = 1.0
+# For what is under way when the worker stops. After a fence there is not much time.
+_STOP_SECONDS = 1.0
 # How old the measured memory of agents may be.
 _MEMORY_SECONDS = 5.0
 _RETRY_SECONDS = 5.0
@@ -125,6 +127,8 @@ class ServingWorker:
         self._memory: tuple[float, int] = (-_MEMORY_SECONDS, 0)
         self._ticking: asyncio.Task[None] | None = None
         self.has_started = False
+        # How many requests it has accepted.
+        self.accepted = 0
         # Set when a stream has ended: a drain looks again.
         self._ended = asyncio.Event()
 
@@ -163,6 +167,8 @@ class ServingWorker:
             stream.give_up()
         for task in self._tasks:
             task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=_STOP_SECONDS)
 
     # What comes.
 
@@ -182,7 +188,6 @@ class ServingWorker:
 
     async def _on_bid_request(self, received: Received) -> None:
         asked = BID_REQUEST_FORM.decode(received.data)
-        is_full, retry_after = self._is_full, _RETRY_SECONDS
         memory = None if self._limits.max_memory is None else self._limits.max_memory - self._memory_now()
         bid = Bid(
             self._lease.node,
@@ -193,8 +198,8 @@ class ServingWorker:
             memory,
             self._limits.labels,
             self.is_draining,
-            is_full,
-            retry_after,
+            self._is_full_for(asked.model),
+            _RETRY_SECONDS,
             holds=self._holds(asked.hints, only_busy=self.is_draining),
         )
         await self._answer(received, BID_FORM.encode(bid))
@@ -230,7 +235,7 @@ class ServingWorker:
             return LanguageModelError(
                 "unavailable", f"The worker {self._lease.node} takes no new requests: it stops soon."
             )
-        if self._is_full and not self._holds(named, only_busy=False):
+        if self._is_full_for(message.model) and not self._holds(named, only_busy=False):
             return LanguageModelError(
                 "rate_limited", f"The worker {self._lease.node} is full.", retry_after=_RETRY_SECONDS
             )
@@ -242,6 +247,7 @@ class ServingWorker:
 
         stream = WorkerStream(message, send, self.calls.pending)
         self._streams[stream.id] = stream
+        self.accepted += 1
         self._heard[stream.gateway] = self._clock()
         task = asyncio.create_task(self._serve(stream, message))
         self._tasks.add(task)
@@ -366,6 +372,10 @@ class ServingWorker:
     # What it says of itself.
 
     @property
+    def stream_count(self) -> int:
+        return len(self._streams)
+
+    @property
     def _turns(self) -> int:
         busy = sum(each.is_busy for each in self._models.conversations())
         return max(busy, sum(each.is_under_way for each in self._streams.values()))
@@ -374,10 +384,20 @@ class ServingWorker:
     def _agents(self) -> int:
         return sum(each.stage != "stored" for each in self._models.conversations())
 
-    @property
-    def _is_full(self) -> bool:
+    def _is_full_for(self, model: str) -> bool:
+        """Whether it has no room for another conversation with this model. Models that are no agents take none."""
+        if model not in self._offered or self._models.conversing(model) is None:
+            return False
+        busy = sum(each.is_busy for each in self._models.conversations())
+        # One that has just been accepted has no conversation yet.
+        with_agents = sum(
+            each.is_under_way and self._models.conversing(each.model) is not None
+            for each in self._streams.values()
+            if each.model in self._offered
+        )
         most = self._limits.max_memory
-        return self._turns >= self._limits.max_agents or (most is not None and self._memory_now() >= most)
+        is_out_of_memory = most is not None and self._memory_now() >= most
+        return max(busy, with_agents) >= self._limits.max_agents or is_out_of_memory
 
     def _memory_now(self) -> int:
         at, memory = self._memory
@@ -399,7 +419,7 @@ class ServingWorker:
         for id_ in self._offered:
             offering, folder = models.offering(id_), models.folder(id_)
             described.append(
-                ModelStatus(
+                OfferedModel(
                     with_capability_tags(models.get(id_).info),
                     offering.offer if offering is not None else None,
                     models.conversing(id_) is not None,

@@ -1,7 +1,7 @@
 """The worker's end of a stream: it takes the parts of one response and sends them in batches.
 
-`report` never waits. Parts that are reported in one turn of the event loop go into one batch. A batch is sent while the
-window has room; then `drain` waits, and that pauses the agent's pipe. So a slow consumer costs one window here and one at its
+`report` never waits. Parts that are reported in one turn of the event loop, or within two milliseconds after another batch, go
+into one batch. A batch is sent while the window has room; then `drain` waits, and that pauses the agent's pipe. So a slow consumer costs one window here and one at its
 gateway.
 """
 
@@ -20,6 +20,8 @@ __all__ = ["WorkerStream"]
 # Enough that the cost of a message hardly counts, and small enough that a slow gateway shows the first parts soon.
 _MOST_PARTS = 64
 _MOST_BYTES = 32 * 1024
+# Between two batches that are not full. A model that says a word every 20 ms never waits for it.
+_PAUSE_SECONDS = 0.002
 # Of a part whose size is not that of its text.
 _OTHER_BYTES = 512
 
@@ -65,9 +67,7 @@ class WorkerStream:
             self._news.set()
 
     async def drain(self) -> None:
-        while not self._is_dropped and (
-            not self.window.has_room or self._queued >= _MOST_BYTES or len(self._parts) >= _MOST_PARTS
-        ):
+        while not self._is_dropped and (not self.window.has_room or self._is_batch_full):
             self._room.clear()
             await self._room.wait()
 
@@ -122,10 +122,19 @@ class WorkerStream:
 
     # Sending.
 
+    @property
+    def _is_batch_full(self) -> bool:
+        return self._queued >= _MOST_BYTES or len(self._parts) >= _MOST_PARTS
+
     async def _pump(self) -> None:
+        loop = asyncio.get_running_loop()
+        sent_at = 0.0
         while True:
             await self._news.wait()
             self._news.clear()
+            pause = sent_at + _PAUSE_SECONDS - loop.time()
+            if pause > 0 and self._end is None and not self._is_batch_full:
+                await asyncio.sleep(pause)
             while (self._parts or self._end is not None) and self.window.has_room:
                 batch = self._next()
                 data = BATCH_FORM.encode(batch)
@@ -133,6 +142,7 @@ class WorkerStream:
                 self._has_ended = batch.end is not None
                 self._room.set()
                 await self._send(data)
+                sent_at = loop.time()
                 if batch.end is not None:
                     return
 

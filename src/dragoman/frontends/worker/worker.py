@@ -9,7 +9,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from dragoman.fleet.connection import FleetConnection
+from dragoman.fleet.connection import FleetConnection, FleetUnavailable
 from dragoman.frontends.worker.conversation_service import served_conversations
 from dragoman.frontends.worker.question_service import QuestionService
 from dragoman.frontends.worker.serving import HintedStore, Lease, ServingWorker, WorkerLimits
@@ -23,6 +23,8 @@ _log = logging.getLogger(__name__)
 
 # Others may take the conversations four seconds after the fence.
 _END_SECONDS = 3.0
+# Between two attempts to begin again, while NATS cannot be used.
+_AGAIN_SECONDS = 1.0
 
 _L = TypeVar("_L", bound=Lease)
 
@@ -67,9 +69,20 @@ class Worker(Generic[_L]):
             self.serving.is_draining = True
 
     async def run(self) -> None:
+        """Serve until it is drained. Raises `NameTaken`, or `FleetUnavailable` if NATS cannot be used from the start."""
+        has_lived = False
         try:
-            while not await self._live():
-                _log.warning("the worker was fenced, and begins again")
+            while not (has_lived and self.is_draining):
+                try:
+                    if await self._live():
+                        return
+                    has_lived = True
+                    _log.warning("the worker was fenced, and begins again")
+                except FleetUnavailable as error:
+                    if not has_lived:
+                        raise
+                    _log.warning("the worker cannot begin again yet: %s", error)
+                    await asyncio.sleep(_AGAIN_SECONDS)
         finally:
             set_deadline(None)
 

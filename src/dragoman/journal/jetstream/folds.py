@@ -58,9 +58,11 @@ class _Loaded:
 
     def take(self, head: JournalHead, sequence: int, entries: Sequence[JournalEntry], size: int) -> None:
         for entry in entries:
-            if entry.sequence != self.last + 1:
-                # An amendment of what was before.
+            if entry.sequence <= self.last:
+                # An amendment: what it says of a conversation is taken already.
                 continue
+            if entry.sequence != self.last + 1:
+                raise UnreadableJournal(f"there is no event {self.last + 1}")
             self.fold.apply(entry.event)
             self.last = entry.sequence
             if isinstance(entry.event, SessionChanged | ConversationImported):

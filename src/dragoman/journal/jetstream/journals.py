@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
-from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -88,6 +88,9 @@ class JetStreamJournals:
         self._folds = ConversationFolds(connection, self._messages, lease.node, shares_files=shares_files)
         self._deletion = JournalDeletion(connection, self._known, self._folds)
         self._attempts: dict[str, dict[str, _Attempt]] = {}
+        # Called after each deletion. Deletes what clients have stored of a conversation, and returns the ids of that: they
+        # may be journals as well.
+        self.on_deleted: Callable[[str], Awaitable[Sequence[str]]] | None = None
 
     # Writing.
 
@@ -210,7 +213,12 @@ class JetStreamJournals:
 
     async def delete(self, journal: str) -> bool:
         with mapping_errors():
-            return await self._deletion.delete(journal)
+            if not await self._deletion.delete(journal):
+                return False
+            if self.on_deleted is not None:
+                for each in await self.on_deleted(journal):
+                    await self._deletion.delete(each)
+            return True
 
     async def amend(self, journal: str, sequence: int, change: Callable[[AnyEvent], AnyEvent]) -> None:
         with mapping_errors():

@@ -42,19 +42,22 @@ def content_of(place: WorkspacePath) -> bytes | None:
         return None
 
 
-def put(place: WorkspacePath, data: bytes, seen: FileSeen) -> bool:
-    """Write the file, if it is unchanged. Returns whether it was. Creates missing folders."""
+def put(place: WorkspacePath, data: bytes, seen: FileSeen, new_mode: int | None = None) -> bool:
+    """Write the file, if it is unchanged. Returns whether it was. Creates missing folders.
+
+    A file that was there keeps its permission bits; a new one gets `new_mode`, or what is usual.
+    """
     # Before anything is made for it, and once more when it is about to be replaced.
     if FileSeen.now(place) != seen:
         return False
     parent = place.open_parent(missing_made=True)
     try:
-        return _replace(parent, place, data, seen)
+        return _replace(parent, place, data, seen, new_mode)
     finally:
         os.close(parent)
 
 
-def _replace(parent: int, place: WorkspacePath, data: bytes, seen: FileSeen) -> bool:
+def _replace(parent: int, place: WorkspacePath, data: bytes, seen: FileSeen, new_mode: int | None) -> bool:
     name = place.parts[-1]
     temporary = f".dragoman-{secrets.token_hex(8)}.tmp"
     descriptor = os.open(temporary, _NEW_FILE, 0o666, dir_fd=parent)
@@ -62,9 +65,11 @@ def _replace(parent: int, place: WorkspacePath, data: bytes, seen: FileSeen) -> 
         with os.fdopen(descriptor, "wb") as file:
             file.write(data)
             file.flush()
+            mode = new_mode
             with contextlib.suppress(FileNotFoundError):
-                mode = os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode
-                os.fchmod(file.fileno(), stat.S_IMODE(mode) & 0o777)
+                mode = stat.S_IMODE(os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode)
+            if mode is not None:
+                os.fchmod(file.fileno(), mode & 0o777)
             os.fsync(file.fileno())
         # As late as can be: between this look and the next line lie microseconds.
         if FileSeen.now(place) != seen:

@@ -120,7 +120,7 @@ class Workspace:
 
     def place(self, path: str) -> WorkspacePath:
         """Resolve `path` inside the workspace. It need not exist."""
-        if not path or "\0" in path:
+        if not _is_path(path):
             raise WorkspaceError(f"{path!r} is no path.")
         resolved = Path(os.path.realpath(self.folders[0] / path))
         for index, folder in enumerate(self.folders):
@@ -129,6 +129,16 @@ class Workspace:
         raise WorkspaceError(
             f"{path} is outside the workspace ({', '.join(map(str, self.folders))}). Only what is inside can be used."
         )
+
+
+def _is_path(text: str) -> bool:
+    """Whether the system can take this text as a path."""
+    try:
+        os.fsencode(text)
+    except UnicodeEncodeError:
+        # Half of a surrogate pair, which has no bytes.
+        return False
+    return text != "" and "\0" not in text
 
 
 def explained(error: OSError, label: str) -> str:

@@ -48,9 +48,8 @@ async def look_at(settings: AgentSettings, folder: str, clock: Clock, offer: Rem
         link, listener = agent.link, _Onlooker(settings.name)
         beginning = logged_in(link, settings, lambda: link.new_session((folder,), (), listener))
         created = await started(agent, beginning, settings, clock)
-        await started(agent, configure(link, created.session_id, created, settings), settings, clock)
         options = listener.options
-        options.begin(created, settings.mode, settings.options)
+        await started(agent, configure(link, created.session_id, created, settings, options), settings, clock)
         with suppress(DeadlinePassed):
             await within(listener.has_commands.wait(), _COMMANDS_SECONDS, clock)
         offer.note(options=options.offered, commands=options.commands)

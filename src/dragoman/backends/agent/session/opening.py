@@ -28,6 +28,7 @@ from dragoman.backends.agent.profile.offer import RememberedOffer, logins_of
 from dragoman.backends.agent.profile.settings import AgentSettings
 from dragoman.backends.agent.session.history_listener import HistoryListener
 from dragoman.backends.agent.session.listener import AgentListener
+from dragoman.backends.agent.session.options import SessionOptions
 from dragoman.backends.agent.session.session import AgentSession
 from dragoman.backends.agent.toolserver import Endpoint, ToolServer
 from dragoman.clock import Clock, DeadlinePassed, within
@@ -49,7 +50,6 @@ __all__ = [
 _log = logging.getLogger(__name__)
 _T = TypeVar("_T")
 
-_UNKNOWN = object()
 # The bridge does not wait for an agent that lists the tools again and again.
 _MAX_ROUNDS = 10
 _WITHOUT_TOOLS = "{name} did not look at the tools it was offered; this turn may go without them. {hint}"
@@ -226,8 +226,7 @@ async def _begin(
         ),
     )
     session.id, session.is_new = created.session_id, True
-    await configure(link, session.id, created, settings)
-    session.options.begin(created, settings.mode, settings.options)
+    await configure(link, session.id, created, settings, session.options)
 
 
 async def _take_up(
@@ -252,8 +251,7 @@ async def _take_up(
         link.detach(previous)
         return None
     session.id, session.is_new = previous, False
-    await configure(link, session.id, taken_up, settings)
-    session.options.begin(taken_up, settings.mode, settings.options)
+    await configure(link, session.id, taken_up, settings, session.options)
     return history
 
 
@@ -271,14 +269,18 @@ async def logged_in(
     return await ask()
 
 
-async def configure(link: AgentLink, session: str, created: SessionCreated, settings: AgentSettings) -> None:
-    """Set mode and options as configured. Values that the agent already reports are not set again."""
+async def configure(
+    link: AgentLink,
+    session: str,
+    created: SessionCreated,
+    settings: AgentSettings,
+    options: SessionOptions | None = None,
+) -> None:
+    """Set mode and options as configured. `options` then has what the session has."""
+    options = SessionOptions(settings.name) if options is None else options
+    options.begin(created)
     try:
-        if settings.mode not in (None, created.mode):
-            await link.set_mode(session, settings.mode or "")
-        for option, value in settings.options.items():
-            if created.options.get(option, _UNKNOWN) != value:
-                await link.set_option(session, option, value)
+        await options.configure(link, session, settings.mode, settings.options)
     except LanguageModelError as error:
         if error.kind == "auth_required" or isinstance(error.__cause__, ConnectionClosed):
             # Neither is a fault of the configuration.

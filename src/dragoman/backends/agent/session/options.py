@@ -7,6 +7,9 @@ the agent makes itself stands until a request wishes otherwise.
 A prompt is sent only in the values that its request wishes: a mode that does not ask may be the one that the user has just
 left. So an option that cannot be set fails the turn, and the next prompt tries again. An option that the session does not
 have cannot differ: the user gets one line about it, once.
+
+An agent's report wins over its answer: if it answers that a value is set and reports another one, it has the other one. A
+value that the user has left, and that the agent reports again, is not a change of its own: it is left again.
 """
 
 from __future__ import annotations
@@ -24,6 +27,13 @@ from dragoman.lm.offering import ModelCommand, ModelOption, OptionValue
 __all__ = ["SessionOptions"]
 
 
+class _ReportedOther(LanguageModelError):
+    """The agent answered that a value is set, and reports another one."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__("agent_failed", message)
+
+
 class SessionOptions:
     """Of one session. `name` is that of the agent, for notices."""
 
@@ -37,21 +47,48 @@ class SessionOptions:
         self._foreign: set[tuple[str, OptionValue]] = set()
         # Options that the agent did not answer for: it may have changed them or not.
         self._unsure: set[str] = set()
+        # Values that requests have left, with the values that were to follow.
+        self._left: dict[tuple[str, OptionValue], OptionValue] = {}
+        # Options that the agent has reported since the last one was set.
+        self._news: set[object] = set()
+        # Values that were set of options that the agent does not report.
+        self._unreported: dict[str, OptionValue] = {}
+        # Those of them that a request has set, with no value to go back to.
+        self._without_return: set[str] = set()
+        self._configured: dict[str, OptionValue] = {}
 
     @property
     def offered(self) -> tuple[ModelOption, ...]:
         return options_of(self._state)
 
-    def begin(self, created: SessionCreated, mode: str | None, options: Mapping[str, OptionValue]) -> None:
-        """Take what a session reports at its begin, and the values of the configuration, which it has now."""
+    def begin(self, created: SessionCreated) -> None:
+        """Take what a session reports at its begin."""
         self._state = created
-        self._before.clear()
-        self._foreign.clear()
-        self._unsure.clear()
-        if mode is not None:
-            self._note(MODE, mode)
+        for known in (
+            self._before,
+            self._foreign,
+            self._unsure,
+            self._left,
+            self._news,
+            self._unreported,
+            self._without_return,
+            self._configured,
+        ):
+            known.clear()
+
+    async def configure(
+        self, link: AgentLink, session: str, mode: str | None, options: Mapping[str, OptionValue]
+    ) -> None:
+        """Set the values of the configuration. Those that the agent already reports are not set again.
+
+        Raises `LanguageModelError` if the agent refuses one, or reports another one.
+        """
+        self._configured = {**({} if mode is None else {MODE: mode}), **options}
+        if mode not in (None, self._state.mode):
+            await self._put(link, session, MODE, mode or "", is_mode=True)
         for option, value in options.items():
-            self._note(option, value)
+            if option not in self._state.options or self._state.options[option] != value:
+                await self._put(link, session, option, value)
 
     def take(self, update: OtherUpdate) -> bool:
         """Whether an update is about options or commands, and was taken."""
@@ -61,6 +98,7 @@ class SessionOptions:
                 modes = {**(self._state.modes or {}), "currentModeId": mode}
                 self._state = SessionCreated("", modes, self._reported)
                 self._note(self._named(MODE), mode)
+                self._news |= {MODE, self._named(MODE)}
                 return True
             case "config_option_update":
                 return self._take_options(content)
@@ -70,13 +108,15 @@ class SessionOptions:
         return False
 
     def differs(self, wishes: Mapping[str, object]) -> bool:
-        return any(True for _ in self._changes(wishes))
+        return any(True for _ in self._changes(wishes)) or bool(self._stuck(wishes))
 
     async def apply(self, link: AgentLink, session: str, wishes: Mapping[str, object]) -> tuple[str, ...]:
         """Set what differs. Returns a notice about each option that the session does not have.
 
         Raises `LanguageModelError` if the session is not in the values that the next prompt needs.
         """
+        if stuck := self._stuck(wishes):
+            raise self._no_return(stuck)
         notices: list[str] = []
         foreign: list[tuple[str, OptionValue]] = []
         problems: list[tuple[str, OptionValue, str]] = []
@@ -105,6 +145,24 @@ class SessionOptions:
         """The error after an `apply` that took too long and was cancelled."""
         late = "it did not answer in time"
         return self._failure([(option, value, late) for option, value in self._changes(wishes)])
+
+    def changed(self, wishes: Mapping[str, object]) -> LanguageModelError:
+        """The error for a prompt whose options were set, and that the agent has changed since."""
+        if stuck := self._stuck(wishes):
+            return self._no_return(stuck)
+        since = "it has changed that since"
+        return self._failure([(option, value, since) for option, value in self._changes(wishes)])
+
+    def _no_return(self, stuck: Iterable[str]) -> LanguageModelError:
+        said = " ".join(
+            f"{self._name} is still in “{self._value(option)}” for {option}, and has not said what it had before."
+            for option in stuck
+        )
+        return LanguageModelError(
+            "agent_failed",
+            f"{_on_one_line(said)} The prompt was not sent.",
+            hint="Choose a value, or start a new chat.",
+        )
 
     def _failure(self, problems: Iterable[tuple[str, OptionValue, str]]) -> LanguageModelError:
         said = " ".join(
@@ -145,38 +203,65 @@ class SessionOptions:
         return "it has no such option" if self.offered else None
 
     async def _set(self, link: AgentLink, session: str, option: str, value: OptionValue) -> None:
-        before, earlier = self._value(option), self._before.get(option)
+        offered, earlier = self._offered(option), self._before.get(option)
+        before = self._configured.get(option) if offered is None else offered.current
         was_unsure = option in self._unsure
         # Until the agent answers: this may be cancelled meanwhile, and the agent changes the option all the same.
         self._unsure.add(option)
         if before is not None:
-            self._before.setdefault(option, before)
+            self._before.setdefault(option, self._left.get((option, before), before))
+        self._left.pop((option, value), None)
         try:
-            if option != MODE or option in self._ids:
-                self._take_options(await link.set_option(session, option, value))
-            else:
-                await link.set_mode(session, str(value))
-        except LanguageModelError:
-            if not was_unsure:
+            await self._put(link, session, option, value, is_mode=option == MODE and option not in self._ids)
+        except LanguageModelError as error:
+            if not was_unsure or isinstance(error, _ReportedOther):
                 self._unsure.discard(option)
-            if earlier is None:
+            if earlier is None and self._value(option) == before:
                 self._before.pop(option, None)
             raise
         self._unsure.discard(option)
-        self._note(option, value)
+        if before is None and offered is None:
+            self._without_return.add(option)
+        if before is not None and earlier is not None and before not in (value, earlier):
+            self._left[option, before] = earlier
         if self._before.get(option) == value:
             del self._before[option]
 
-    def _changes(self, wishes: Mapping[str, object]) -> Iterator[tuple[str, OptionValue]]:
-        wanted = {
+    async def _put(
+        self, link: AgentLink, session: str, option: str, value: OptionValue, *, is_mode: bool = False
+    ) -> None:
+        """Set a value, and take what the agent reports meanwhile. Without a report, its answer counts."""
+        self._news.clear()
+        if is_mode:
+            await link.set_mode(session, str(value))
+        else:
+            self._take_options(await link.set_option(session, option, value))
+        if option not in self._news:
+            self._note(option, value)
+        current = self._value(option)
+        if current not in (None, value):
+            raise _ReportedOther(f"it answered that this is set, and reports {self._words(option, current)}")
+
+    def _wanted(self, wishes: Mapping[str, object]) -> dict[str, OptionValue]:
+        return {
             self._named(option): value
             for option, value in wishes.items()
             if isinstance(value, str | bool | int | float)
         }
+
+    def _stuck(self, wishes: Mapping[str, object]) -> list[str]:
+        """The options that a request has set, that this one does not name, and that cannot be set back."""
+        return sorted(self._without_return - self._wanted(wishes).keys())
+
+    def _changes(self, wishes: Mapping[str, object]) -> Iterator[tuple[str, OptionValue]]:
+        wanted = self._wanted(wishes)
         for option, value in {**self._before, **wanted}.items():
             if (option, value) in self._foreign:
                 continue
             if self._value(option) != value or option in self._unsure:
+                yield option, value
+        for (option, left), value in self._left.items():
+            if option not in wanted and option not in self._before and self._value(option) == left:
                 yield option, value
 
     @property
@@ -198,7 +283,7 @@ class SessionOptions:
 
     def _value(self, option: str) -> OptionValue | None:
         offered = self._offered(option)
-        return None if offered is None else offered.current
+        return self._unreported.get(option) if offered is None else offered.current
 
     def _take_options(self, content: Mapping[str, object]) -> bool:
         reported = content.get("configOptions")
@@ -206,6 +291,7 @@ class SessionOptions:
             return False
         options = tuple(each for each in reported if isinstance(each, dict))
         self._state = SessionCreated("", self._state.modes, options)
+        self._news |= self._ids
         return True
 
     def _note(self, option: str, value: OptionValue) -> None:
@@ -219,6 +305,8 @@ class SessionOptions:
         elif option == MODE:
             modes = {**(modes or {}), "currentModeId": value}
         self._state = SessionCreated("", modes, options)
+        if self._offered(option) is None:
+            self._unreported[option] = value
 
 
 def _on_one_line(text: str) -> str:

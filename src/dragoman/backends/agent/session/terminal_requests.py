@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
+import shlex
 from collections.abc import Callable, Coroutine
 from pathlib import Path, PurePath
 
@@ -29,6 +30,7 @@ from dragoman.lm import JsonObject
 from dragoman.permissions.action import Action
 from dragoman.process import SpawnError
 from dragoman.tools.builtin.child import NO_TERMINAL
+from dragoman.visible import visible_exactly
 
 __all__ = ["TERMINALS_AT_ONCE", "TerminalRequests"]
 
@@ -39,8 +41,6 @@ TERMINALS_AT_ONCE = 16
 # Of the output, where the agent names no limit or a larger one. An agent reads it as text, for its model.
 _DEFAULT_OUTPUT_BYTES = 1024 * 1024
 _MOST_OUTPUT_BYTES = 16 * 1024 * 1024
-# Of a command, as the name of its terminal.
-_TITLE_CHARACTERS = 60
 _CANCELLED = "The turn ended before the command was started."
 
 
@@ -134,7 +134,7 @@ class TerminalRequests:
                 return
             id_ = f"term_{secrets.token_hex(8)}"
             settings = host.permission_requests.agent_settings
-            view = views.open(_title(action), action.folder, lambda: self._stop(id_))
+            view = views.open(_shown(request, action), action.folder, lambda: self._stop(id_))
             try:
                 terminal = await TerminalProcess.start(
                     (request.command, *request.args) if request.args else ("/bin/sh", "-c", request.command),
@@ -192,8 +192,10 @@ def _output_limit(request: CreateTerminal) -> int:
     return min(_DEFAULT_OUTPUT_BYTES if wanted is None else wanted, _MOST_OUTPUT_BYTES)
 
 
-def _title(action: Action) -> str:
-    return " ".join((action.command or "").split())[:_TITLE_CHARACTERS]
+def _shown(request: CreateTerminal, action: Action) -> str:
+    """All of what runs, as one would type it: variables, command, arguments."""
+    variables = (f"{variable.name}={shlex.quote(variable.value)}" for variable in request.env)
+    return visible_exactly(" ".join((*variables, action.command or "")))
 
 
 def _environment(settings: AgentSettings, request: CreateTerminal) -> dict[str, str]:

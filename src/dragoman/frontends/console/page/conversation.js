@@ -98,7 +98,7 @@ export function conversationView(id) {
 
   /** @param {Conversation} conversation */
   function describe(conversation) {
-    const { title, model, client, key, folder, started_at, state, owner, questions } = conversation;
+    const { title, model, client, key, node, folder, started_at, state, owner, questions } = conversation;
     const name = title || texts.conversations.untitled;
     if (heading.textContent !== name) heading.textContent = name;
     about.replaceChildren(
@@ -107,11 +107,14 @@ export function conversationView(id) {
         { label: texts.conversations.model, value: model },
         ...(client ? [{ label: texts.conversations.client, value: client }] : []),
         ...(key ? [{ label: texts.question.key, value: key }] : []),
+        ...(node ? [{ label: words.node, value: node }] : []),
         ...(folder ? [{ label: texts.question.folder, value: folder }] : []),
         { label: words.started, value: ago(started_at) },
       ]),
     );
-    if (state === 'elsewhere' && owner) about.append(h('p', { class: 'notice' }, foreign(words.owner(owner))));
+    if (state === 'elsewhere' && owner) {
+      about.append(h('p', { class: 'notice' }, foreign(node ? words.silent(node) : words.owner(owner))));
+    }
     if (questions > 0) {
       about.append(h('p', { class: 'notice' }, `${words.asks} `, h('a', { href: '#/' }, words.toInbox)));
     }

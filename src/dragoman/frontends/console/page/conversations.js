@@ -170,8 +170,8 @@ function fill(select, values, value, names = {}) {
 
 /** @param {Conversation} conversation */
 function row(conversation) {
-  const { id, title, model, client, key, folder, used_at, state, questions } = conversation;
-  const details = [foreign(model), client && foreign(client), key && foreign(key), ago(used_at)];
+  const { id, title, model, client, key, node, folder, used_at, state, questions } = conversation;
+  const details = [foreign(model), client && foreign(client), key && foreign(key), node && foreign(node), ago(used_at)];
   return h(
     'li',
     { class: 'link' },

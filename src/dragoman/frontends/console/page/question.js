@@ -88,6 +88,7 @@ export class QuestionCard {
     const { client, key, conversation, sensitive } = question;
     const rows = [
       ...(labels.has(words.folder) ? [] : [{ label: words.folder, value: question.folder }]),
+      ...(question.node ? [{ label: words.node, value: question.node }] : []),
       ...(labels.has(words.agent) ? [] : [{ label: words.agent, value: `${question.agent_name} (${question.agent})` }]),
     ];
     const isSaid = question.sections.some((section) => section.text === sensitive);
@@ -201,7 +202,7 @@ export class QuestionCard {
       this.#lasting.push(control);
       return h('div', { class: 'level' }, control, hint);
     });
-    const { covers } = this.question;
+    const { covers, node } = this.question;
     const [before = '', command = '', after = ''] = words.revoking;
     return h(
       'div',
@@ -209,6 +210,7 @@ export class QuestionCard {
       covers ? h('p', {}, `${words.covers}: `, foreign(covers)) : null,
       this.#isWhole ? null : h('p', { class: 'caution' }, words.showFirst),
       ...rows,
+      node ? h('p', { class: 'hint' }, foreign(words.noRules(node))) : null,
       levels.includes('workspace') || levels.includes('always')
         ? h('p', { class: 'hint' }, before, h('code', {}, command), after)
         : null,
@@ -298,8 +300,8 @@ export class QuestionCard {
         this.settle(outcome, failure.status === 410 ? words.over : words.already);
         return null;
       }
-      // Another person's decision is on its way: `closed` will say how it ended.
-      return failure.status === 409 ? failure.message : words.failed(failure.message);
+      // Another person's decision is on its way, or it is not known what became of this one: `closed` will say how it ended.
+      return failure.status === 409 || failure.code === 'unknown' ? failure.message : words.failed(failure.message);
     } finally {
       this.#isSending = false;
       this.#refresh();

@@ -92,6 +92,7 @@ export const texts = {
     client: 'Client',
     key: 'Key',
     conversation: 'Conversation',
+    node: 'Machine',
     folder: 'Folder',
     sensitive: 'Sensitive',
     asked: 'asked',
@@ -128,6 +129,8 @@ export const texts = {
       rule: 'You see the rule before it is written.',
     },
     revoking: ['To take one of the last two back, use ', 'dragoman approvals', ' on the server’s machine.'],
+    /** @param {string} node */
+    noRules: (node) => `No rule can be made of this here: the agent runs on ${node}, which has rules of its own.`,
     showFirst: 'Press “Show all of it” first. A lasting yes needs the whole text.',
     reason: 'Reason, for the agent',
     sendDeny: 'Deny with this reason',
@@ -178,6 +181,9 @@ export const texts = {
     removed: 'The conversation is deleted.',
     stopped: 'The turn is stopped.',
     parked: 'The agent is parked.',
+    node: 'Machine',
+    /** @param {string} node */
+    silent: (node) => `It runs on ${node}, which does not answer now.`,
     /** @param {string} owner */
     owner: (owner) => `It runs in another process: ${owner}`,
     asks: 'A question of this conversation waits in the inbox.',

@@ -29,6 +29,7 @@
  * @property {string | null} client
  * @property {string | null} key
  * @property {string | null} conversation
+ * @property {string | null} node   The machine of the fleet on which the agent runs, if it is another one.
  * @property {string} folder
  * @property {string} class
  * @property {string | null} sensitive
@@ -98,6 +99,7 @@
  * @property {number} sequence
  * @property {ConversationState} state
  * @property {string | null} owner
+ * @property {string | null} node   The machine of the fleet that has it, if it is another one.
  * @property {number} questions
  *
  * @typedef {object} ConversationPage
