@@ -125,7 +125,7 @@ class NatsCluster:
             for each in more:
                 await _until_done(partial(connection.js.add_stream, each))
         for server in self.servers:
-            async with joined(self.config("gateway", "looks", [server.port]), "looks") as connection:
+            async with joined(self.config("admin", "admin", [server.port]), "admin") as connection:
                 await _until_done(partial(check_streams, connection))
 
     def named(self, name: str) -> NatsServer:

@@ -196,11 +196,12 @@ class FleetRun:
 
         account = Account(chats, by_method(self.world.notes()), is_excused)
         self.broken += broken_in(account)
-        async with self.world.connection("gateway", "reader") as connection:
+        async with self.world.connection("admin", "admin") as connection:
             writes = await read_writes(connection)
             lives = {
                 life.incarnation: life for life in await read_leases(connection, self.plan.lease_seconds)
             }
+        async with self.world.connection("gateway", "reader") as connection:
             async with NodeLease.held(connection, "reader", "gateway") as lease:
                 found = await journalled_in(JetStreamJournals(connection, lease))
         self.broken += found.broken

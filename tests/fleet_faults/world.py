@@ -132,7 +132,7 @@ class FleetWorld:
     def __init__(self, folder: Path, lease_seconds: int, workers: int = 3, gateways: int = 2) -> None:
         self.folder = folder
         self.lease_seconds = lease_seconds
-        self.cluster = NatsCluster(folder / "nats", has_roles=False)
+        self.cluster = NatsCluster(folder / "nats")
         self._sizes = workers, gateways
         self._mark = uuid.uuid4().hex
         self._editors: dict[str, HttpEditor] = {}
