@@ -167,7 +167,7 @@ def test_a_wrong_configuration_fails_with_its_lines(capsys: pytest.CaptureFixtur
     assert _lines(shown.out)["the configuration cannot be used"] == (
         'fail\n→ dragoman.toml:2: unknown key "turn" in [loop]. Did you mean "turns"?\n'
         "→ dragoman.toml:3: unknown table [x]. Known here: [models], [conversation], [journal], [tools], [chat], [[policy]], "
-        "[loop], [serve], [console], [keys]."
+        "[loop], [serve], [console], [keys], [fleet]."
     )
 
 

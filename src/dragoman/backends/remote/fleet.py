@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-import socket
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from typing import Protocol
@@ -19,8 +18,8 @@ import msgspec
 from dragoman.backends.remote.permission_mirror import PermissionMirror
 from dragoman.backends.remote.stream import RemoteStream
 from dragoman.backends.remote.validity import Validity
-from dragoman.config import FleetConfig
 from dragoman.fleet.connection import FleetConnection, FleetUnavailable, NoAnswer, NobodyThere, Received
+from dragoman.fleet.joining import joined, node_name
 from dragoman.fleet.messages import (
     ACCEPTED_FORM,
     BATCH_FORM,
@@ -41,13 +40,13 @@ from dragoman.fleet.messages import (
     Resend,
     StreamMessage,
 )
+from dragoman.fleet.settings import FleetSettings
 from dragoman.fleet.subjects import (
     STATUS,
     bids_subject,
     parts_subject,
     requests_subject,
     streams_subject,
-    subject_token,
 )
 from dragoman.lm import LanguageModelError
 from dragoman.permissions.grants import Grants
@@ -159,10 +158,13 @@ class Fleet:
         self.on_change: list[Callable[[], None]] = []
 
     @classmethod
-    def of_config(cls, config: FleetConfig) -> Fleet:
-        """One that connects by itself. It has no lease and no store, so it asks workers where conversations are."""
-        name = config.name or subject_token(socket.gethostname())[:40] or "gateway"
-        return cls(lambda: FleetConnection.open(config.urls, name, config.credentials), name)
+    def of_config(cls, config: FleetSettings) -> Fleet:
+        """One that connects when it is used. It has no lease and no store, so it asks workers where conversations are.
+
+        Raises `FleetUnavailable` if its credentials cannot be read.
+        """
+        name = node_name(config, "gateway")
+        return cls(lambda: joined(config, name), name)
 
     @classmethod
     def on(cls, connection: FleetConnection, name: str, store: HintStore | None = None) -> Fleet:
