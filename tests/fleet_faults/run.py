@@ -67,6 +67,8 @@ class FleetRun:
         ]
         self.broken: list[str] = []
         self.happened: list[Happened] = []
+        # Agents that ended with their worker, or at its fence.
+        self.spoilt: set[int] = set()
 
     async def drive(self) -> None:
         await self.world.start()
@@ -101,6 +103,7 @@ class FleetRun:
 
     async def _inject(self, fault: FleetFault) -> None:
         began = time.time()
+        logged = {worker.name: len(worker.stderr) for worker in self.world.workers}
         who: FleetNode | NatsServer
         if fault.role in ("worker", "gateway"):
             who = self._node(fault)
@@ -111,6 +114,10 @@ class FleetRun:
         healed = time.time()
         happened = Happened(fault, who.name, healed - began)
         self.happened.append(happened)
+        for worker in self.world.workers:
+            is_killed = worker is who and fault.kind == "killed"
+            if is_killed or "is fenced" in worker.stderr[logged[worker.name] :]:
+                self.spoilt.update(note["pid"] for note in worker.notes if note["method"] == "started")
         happened.recovered = await self._answered(healed)
         happened.failures = [
             turn.failure for talk in self.talks for turn in talk.turns if turn.failure and turn.ended > began
@@ -194,7 +201,7 @@ class FleetRun:
             chat, turn = account.chat_of(word), turn_of(word)
             return turn < 0 or turn in chat.stopped or turn in chat.lost
 
-        account = Account(chats, by_method(self.world.notes()), is_excused)
+        account = Account(chats, by_method(self.world.notes()), is_excused, self.spoilt)
         self.broken += broken_in(account)
         async with self.world.connection("admin", "admin") as connection:
             writes = await read_writes(connection)
