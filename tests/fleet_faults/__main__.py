@@ -54,10 +54,14 @@ def main() -> int:
         choices=[" ".join(cell) for cell in CELLS],
         help="this one in every run, instead of those that it is the turn of; may be given again",
     )
-    parser.add_argument("--minutes", type=float, help="begin no run after this, and take as many seeds as there is time for")
+    parser.add_argument(
+        "--minutes", type=float, help="begin no run after this, and take as many seeds as there is time for"
+    )
     parser.add_argument("--jobs", type=int, default=3, help="runs side by side (%(default)s)")
     parser.add_argument("--json", type=Path, help="write the counts there")
-    parser.add_argument("--keep", type=Path, help="do not remove the folders of broken runs, and put them there")
+    parser.add_argument(
+        "--keep", type=Path, help="do not remove the folders of broken runs, and put them there"
+    )
     arguments = parser.parse_args()
     seeds = arguments.seed or list(range(10_000) if arguments.minutes else SHORT_SEEDS)
     logging.getLogger("dragoman").setLevel(logging.CRITICAL)

@@ -94,11 +94,7 @@ class NatsCluster:
             f'jetstream {{ store_dir: "{server.folder}/{server.name}", sync_interval: always }}\n'
         )
         accounts = f'include "{self.fleet.accounts_file.relative_to(server.folder)}"\n'
-        text = (
-            config
-            + (accounts if self._has_roles else "")
-            + (cluster if len(self.servers) > 1 else "")
-        )
+        text = config + (accounts if self._has_roles else "") + (cluster if len(self.servers) > 1 else "")
         (server.folder / f"{server.name}.conf").write_text(text)
 
     async def _proxy(self, target: int) -> Proxy:

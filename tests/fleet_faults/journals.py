@@ -18,7 +18,15 @@ from faults.chat import name_of
 from fleet_faults.talk import Talk
 from fleet_faults.world import LEASE_HISTORY
 
-__all__ = ["JournalWrite", "LeaseLife", "former_owners_shown", "lives_of", "one_history", "read_leases", "read_writes"]
+__all__ = [
+    "JournalWrite",
+    "LeaseLife",
+    "former_owners_shown",
+    "lives_of",
+    "one_history",
+    "read_leases",
+    "read_writes",
+]
 
 # Between a server that stores and one that expires; all have one clock here.
 _CLOCK_SECONDS = 0.2
@@ -57,10 +65,7 @@ async def read_writes(connection: FleetConnection) -> dict[str, list[JournalWrit
 async def read_leases(connection: FleetConnection, lease_seconds: float) -> list[LeaseLife]:
     messages = await stored_after(connection, LEASE_HISTORY, f"{LEASE_SUBJECTS}.*")
     return lives_of(
-        [
-            (_stored_at(message), message.subject.rpartition(".")[2], _record(message))
-            for message in messages
-        ],
+        [(_stored_at(message), message.subject.rpartition(".")[2], _record(message)) for message in messages],
         lease_seconds,
     )
 
@@ -106,7 +111,9 @@ def one_history(journal: str, writes: Sequence[JournalWrite], lives: Mapping[str
             owner = lives.get(old.incarnation)
             claimed = lives.get(new.incarnation)
             if owner is not None and owner.node != new.node and write.at < owner.end - _CLOCK_SECONDS:
-                found.append(f"{where}: taken from {old.node}, whose lease lived until {owner.end - write.at:.1f} s later")
+                found.append(
+                    f"{where}: taken from {old.node}, whose lease lived until {owner.end - write.at:.1f} s later"
+                )
             if claimed is not None and not claimed.covers(write.at):
                 found.append(f"{where}: claimed by {new.node} without a lease")
     return found
@@ -124,7 +131,9 @@ def former_owners_shown(
     # The journal of each agent's process, and the head with which its last words were written.
     owned: dict[int, tuple[str, JournalHead]] = {}
     for word, (journal, sequence) in places.items():
-        head = next(w.head for w in writes[journal] if w.head.first and w.head.first <= sequence <= w.head.last)
+        head = next(
+            w.head for w in writes[journal] if w.head.first and w.head.first <= sequence <= w.head.last
+        )
         pid = _pid_of(word)
         if pid not in owned or owned[pid][1].epoch < head.epoch:
             owned[pid] = journal, head

@@ -36,7 +36,9 @@ class FleetReport:
                 cells.append(f"{len(times)}: {median(times):.0f} s, {max(times):.0f} s" if times else "·")
             rows.append([kind, *cells])
         widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-        lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows]
+        lines = [
+            "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows
+        ]
         turns, failed = sum(o.turns for o in self._outcomes), sum(o.failed for o in self._outcomes)
         counts = (
             f"{len(self._outcomes)} runs, {len(self._happened)} faults, {turns} turns, "

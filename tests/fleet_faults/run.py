@@ -169,7 +169,9 @@ class FleetRun:
                 server.signal(signal.SIGCONT)
             case _:
                 number = self.world.cluster.servers.index(server)
-                to_nodes = [] if fault.kind.startswith("split") else [n.ways[number] for n in self.world.nodes]
+                to_nodes = (
+                    [] if fault.kind.startswith("split") else [n.ways[number] for n in self.world.nodes]
+                )
                 for way in (*server.routes, *to_nodes):
                     way.cut()
                 await asyncio.sleep(seconds)

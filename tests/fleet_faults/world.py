@@ -238,4 +238,3 @@ class FleetWorld:
             with suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
         await self.cluster.close()
-

@@ -51,7 +51,6 @@ from dragoman.fleet.subjects import (
 from dragoman.lm import LanguageModelError
 from dragoman.permissions.grants import Grants
 from dragoman.process.deadline import boot_seconds
-from dragoman.store.errors import JournalStoreError
 
 __all__ = ["Fleet", "HintStore", "KnownPlace", "Unwilling", "WorkerPeer", "died"]
 
@@ -197,13 +196,10 @@ class Fleet:
         return self._mirror
 
     async def _owner_of(self, conversation: str) -> str | None:
+        """Raises `JournalStoreError`."""
         if self.store is None:
             return None
-        try:
-            place = await self.store.place_of(conversation)
-        except JournalStoreError as error:
-            _log.warning("the owner of conversation %s is not known: %s", conversation, error)
-            return None
+        place = await self.store.place_of(conversation)
         return place.owner or None if place is not None and place.is_live else None
 
     async def close(self) -> None:
