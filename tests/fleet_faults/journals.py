@@ -155,9 +155,14 @@ def former_owners_shown(
                 if taken is not None and heard_at > taken.at + _CLOCK_SECONDS:
                     late = heard_at - taken.at
                     found.append(
-                        f"N2: {name_of(word)} came to chat {talk.chat.name} {late:.2f} s after {taken.head.node} took {journal}"
+                        f"N2: {word} came to chat {talk.chat.name} {late:.2f} s after {_owner(taken.head)} took {journal} "
+                        f"from {_owner(head)}"
                     )
     return found
+
+
+def _owner(head: JournalHead) -> str:
+    return f"{head.node} {head.incarnation} (epoch {head.epoch})"
 
 
 def _pid_of(word: str) -> int:

@@ -27,6 +27,8 @@ __all__ = ["FleetOutcome", "FleetRun", "Happened", "run_plan"]
 _RECOVERY_SECONDS = 120.0
 # However the nodes went, nothing of theirs is left after this.
 _GONE_SECONDS = 10.0
+# What is under way ends by then, unless it waits for a chat.
+_DRAIN_SECONDS = 20.0
 _MOST_SHOWN = 5
 # Which worker is hit: usually the one that is busiest.
 _BUSIEST = 0.9
@@ -140,7 +142,7 @@ class FleetRun:
             case "killed" | "terminated" as how:
                 node.is_spoilt = True
                 node.signal(signal.SIGKILL if how == "killed" else signal.SIGTERM)
-                status = await node.ended()
+                status = await self._ended(node)
                 if how == "terminated" and status != 0:
                     self.broken.append(f"{node.name} ended with status {status} after SIGTERM")
                 await asyncio.sleep(seconds)
@@ -186,13 +188,32 @@ class FleetRun:
             for node in nodes:
                 node.signal(signal.SIGTERM)
             for node in nodes:
-                status = await node.ended()
+                status = await self._ended(node)
                 if status != 0:
                     self.broken.append(f"{node.name} ended with status {status}")
         try:
             await until(lambda: not self.world.remaining(), "", _GONE_SECONDS)
         except TimeoutError:
             self.broken.append(f"I7: processes are left: {self.world.remaining()}")
+
+    async def _ended(self, node: FleetNode) -> int:
+        """Its exit status. A drain waits for answers to calls that a chat has left behind; a second signal does not."""
+        try:
+            return await node.ended(_DRAIN_SECONDS)
+        except TimeoutError:
+            answered = {
+                note["params"]["word"] for note in node.notes if note["method"] in ("result", "outcome")
+            }
+            waiting = [
+                note["params"]
+                for note in node.notes
+                if note["method"] in ("called", "asked") and note["params"] not in answered
+            ]
+            if not waiting:
+                raise
+            self.spoilt.update(note["pid"] for note in node.notes)
+            node.signal(signal.SIGTERM)
+            return await node.ended()
 
     async def _check(self) -> None:
         chats = tuple(talk.chat for talk in self.talks)

@@ -112,10 +112,10 @@ class FleetNode:
         assert self.process is not None
         self.process.send_signal(number)
 
-    async def ended(self) -> int:
+    async def ended(self, seconds: float = PATIENCE_SECONDS) -> int:
         process = self.process
         assert process is not None
-        await until(lambda: process.poll() is not None, f"{self.name} does not end", PATIENCE_SECONDS)
+        await until(lambda: process.poll() is not None, f"{self.name} does not end", seconds)
         assert process.returncode is not None
         return process.returncode
 
