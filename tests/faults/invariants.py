@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Set
+from collections.abc import Callable, Iterable
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -37,7 +38,7 @@ class Account:
     # Whether a word that this agent said may be missing.
     is_excused: Callable[[str, int], bool]
     # Agents that were killed, stopped or made useless.
-    spoilt: Set[int] = frozenset()
+    spoilt: AbstractSet[int] = frozenset()
     # Whether the fault came at a random moment.
     is_anywhere: bool = False
 
@@ -160,7 +161,8 @@ def _calls(account: Account) -> list[str]:
                 found.append(f"I2: the result of {word} is not its own: {answer['text'][:200]!r}")
             if not answer["isError"] and word not in ran:
                 found.append(f"I2: {word} has a result and never ran")
-            is_cut = turn in chat.stopped or turn in chat.lost
+            # One whose worker was fenced: another agent hears of the result.
+            is_cut = turn in chat.stopped or turn in chat.lost or (pid in account.spoilt and word in told)
             if answer["isError"] and word in given and not is_cut:
                 found.append(f"I2: {word} ran, and the agent was told {answer['text'][:200]!r}")
         is_cut = turn in chat.stopped or turn in chat.lost or word in given_up or pid in account.spoilt

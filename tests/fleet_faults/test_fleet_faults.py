@@ -41,10 +41,13 @@ def test_a_plan_may_have_only_one_kind() -> None:
 
 async def test_a_proxy_that_is_cut_passes_nothing_and_then_everything() -> None:
     echoed: list[bytes] = []
+    has_come = asyncio.Event()
 
     async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while data := await reader.read(100):
             echoed.append(data)
+            if data == b"beside":
+                has_come.set()
             writer.write(data)
         writer.close()
 
@@ -60,8 +63,7 @@ async def test_a_proxy_that_is_cut_passes_nothing_and_then_everything() -> None:
     # A second way beside it shows that time has passed.
     _, beside = await asyncio.open_connection("127.0.0.1", server.sockets[0].getsockname()[1])
     beside.write(b"beside")
-    while b"beside" not in echoed:
-        await asyncio.sleep(0)
+    await has_come.wait()
     assert b"two" not in echoed
     assert b"new" not in echoed
     proxy.heal()
@@ -116,7 +118,7 @@ def test_one_history_is_in_order() -> None:
 
 def test_n2_words_of_a_former_owner_are_found() -> None:
     writes = {"j": [_write(1, 1, "w1 a", 1, 1, 1), _write(26, 2, "w2 b", last=1)]}
-    talk = Talk(Chat("A"), cast("FleetWorld", None), Random(0))
+    talk = Talk(Chat("A"), cast("FleetWorld", None), Random(0))  # noqa: S311 - a test
     talk.heard_at = {"«A0.0@7.1»": 1.0, "«A1.0@7.2»": 20.0}
     places = {"«A0.0@7.1»": ("j", 1)}
     assert former_owners_shown([talk], writes, places) == []
