@@ -21,9 +21,7 @@ from dragoman.frontends.worker.serving import ServingWorker, WorkerLimits
 from dragoman.lm import (
     CancellationToken,
     GuardedModel,
-    LanguageModel,
     LanguageModelError,
-    Message,
     ModelInfo,
     Request,
     Sink,
@@ -81,27 +79,16 @@ class _WorkersModels(Models):
         return (self._model.info,)
 
 
-class _ThroughGateway:
+class _ThroughGateway(RemoteModel):
     """A model whose first request starts the worker."""
 
     def __init__(self, bridge: _GatewayBridge) -> None:
+        super().__init__(bridge.fleet, _MODEL, permissions=bridge.at_gateway)
         self._bridge = bridge
-        self._remote = RemoteModel(bridge.fleet, _MODEL, permissions=bridge.at_gateway)
-
-    @property
-    def info(self) -> ModelInfo:
-        return self._remote.info
-
-    def count_tokens(self, text: str | Message) -> int:
-        return self._remote.count_tokens(text)
 
     async def respond(self, request: Request, sink: Sink, token: CancellationToken) -> None:
         await self._bridge.serve()
-        # As the HTTP front end does it before it proves what a person has decided.
-        await self._remote.respond(request, sink, token)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._remote, name)
+        await super().respond(request, sink, token)
 
 
 class _GatewayBridge(Bridge):
@@ -118,8 +105,7 @@ class _GatewayBridge(Bridge):
     def chat(self, **options: Any) -> Chat:
         chat = super().chat(**options)
         if self._remote is None:
-            model: LanguageModel = _ThroughGateway(self)
-            self._remote = GuardedModel(model)
+            self._remote = GuardedModel(_ThroughGateway(self))
         chat.model = self._remote
         return chat
 
