@@ -13,7 +13,7 @@ PINNED := --require-hashes --only-binary=:all:
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help everything everything-quick bench demo test test-long test-faults soak fuzz vsix test-vscode pictures-vscode test-console pictures-console test-openwebui pictures-openwebui mutants lint format coverage coverage-core pins picture clean model-server test-agents agents-table test-clients clients-table goldens reference
+.PHONY: help everything everything-quick bench demo test test-long test-faults test-fleet soak fuzz vsix test-vscode pictures-vscode test-console pictures-console test-openwebui pictures-openwebui mutants lint format coverage coverage-core pins picture clean model-server test-agents agents-table test-clients clients-table goldens reference
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
@@ -60,6 +60,9 @@ test-long: $(VENV)/dev.stamp ## the long ones: end to end, through many processe
 
 test-faults: $(VENV)/dev.stamp ## faults in every state, one or two at a time, through real processes: hundreds of runs; ARGS="--seed 7" repeats one
 	@PYTHONPATH=tests $(BIN)/python -m faults $(ARGS)
+
+test-fleet: $(VENV)/dev.stamp ## fleets on a cluster of NATS with faults of every role, under load; and the bridge's tests through a gateway; ARGS="--minutes 30"
+	@PYTHONPATH=tests $(BIN)/python -m fleet_faults $(ARGS)
 
 soak: $(VENV)/dev.stamp ## fifty conversations for ten minutes; draws the bridge's memory in docs/images/soak.svg
 	@PYTHONPATH=tests $(BIN)/python -m faults.soak --plot docs/images/soak.svg $(ARGS)

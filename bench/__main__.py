@@ -17,6 +17,7 @@ import msgspec
 
 from bench import (
     calls,
+    fleet,
     held,
     identify,
     journal,
@@ -56,6 +57,7 @@ _FIGURES: dict[str, Measure] = {
     "calls": calls.measure,
     "journal": journal.measure,
     "policy": policy.measure,
+    "fleet": fleet.measure,
 }
 
 

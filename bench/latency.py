@@ -8,6 +8,7 @@ One stream, and twenty at once, at 50 parts a second each.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 from bench.agents import PART
 from bench.contestants import ALONE, FLOOR, HTTP, NOTHING, OURS, STDIO, Running
@@ -69,10 +70,12 @@ def _case(way: str, streams: int) -> str:
     return f"{way}, {streams} stream{'s' if streams > 1 else ''}"
 
 
-async def paced(stage: Stage, one: Running, streams: int, seconds: int) -> tuple[list[float], float]:
+async def paced(
+    stage: Stage, one: Running, streams: int, seconds: int, on_begun: Callable[[], object] = lambda: None
+) -> tuple[list[float], float]:
     """The latencies of all streams together, without the first third of each; and CPU seconds for a second of them.
 
-    Every conversation has begun before it is counted: starting agents is not what is measured.
+    Every conversation has begun before it is counted: starting agents is not what is measured. `on_begun` is called then.
     """
     limit = asyncio.Semaphore(_AT_ONCE)
 
@@ -84,6 +87,7 @@ async def paced(stage: Stage, one: Running, streams: int, seconds: int) -> tuple
         return [("user", hello), ("assistant", PART), ("user", f"!pace {RATE} {RATE * seconds}")]
 
     histories = await asyncio.gather(*(begun() for _ in range(streams)))
+    on_begun()
     before = tree_cpu_seconds(one.pid)
     heard = await asyncio.gather(*(one.consumer.ask(history) for history in histories))
     cpu = (tree_cpu_seconds(one.pid) - before) / seconds

@@ -140,11 +140,15 @@ class Chat:
         )
         heard = Heard(data=bytearray() if keep else None)
         loop = asyncio.get_running_loop()
-        _, exchange = await loop.create_connection(
+        transport, exchange = await loop.create_connection(
             lambda: _Exchange(head.encode() + body, heard), "127.0.0.1", self._port
         )
-        async with asyncio.timeout(_PATIENCE):
-            await exchange.done
+        try:
+            async with asyncio.timeout(_PATIENCE):
+                await exchange.done
+        finally:
+            # Also when nobody wants the rest.
+            transport.close()
         return heard
 
     async def close(self) -> None:

@@ -28,6 +28,8 @@ ROOT = Path(__file__).resolve().parents[1]
 Targets = Mapping[str, Mapping[str, str]]
 WHOLE: Targets = {
     "test-faults": {},
+    # Some 500 faults.
+    "test-fleet": {"ARGS": "--minutes 60"},
     "soak": {},
     "fuzz": {},
     "mutants": {},
@@ -39,6 +41,7 @@ QUICK: Targets = {
     "bench": {"ARGS": "--quick --local"},
     "mutants": {"ARGS": "--quick"},
     "test-faults": {"ARGS": "--seed 5"},
+    "test-fleet": {"ARGS": "--seed 0 --fault 'worker suspended' --only-faults"},
     "soak": {"ARGS": "--quick"},
     "fuzz": {"ARGS": "--seconds 1 --only acp_messages --only shell_lines"},
     "coverage": {"ARGS": "tests/lm/test_stops.py --cov-fail-under=0"},

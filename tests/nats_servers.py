@@ -5,19 +5,26 @@ import socket
 import subprocess
 import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from random import SystemRandom
 
 PROGRAM = Path(sys.executable).parent / "nats-server"
 _MOST_LOOKS = 500
+# Below those that systems choose for connections.
+_PORTS = (15_000, 32_000)
+_RANDOM = SystemRandom()
 
 
 def free_port() -> int:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        port: int = taken.getsockname()[1]
-        return port
+    """One that is free now. The system gives ports of this range to nobody else before it is used."""
+    for _ in range(_MOST_LOOKS):
+        port = _RANDOM.randint(*_PORTS)
+        with socket.socket() as taken, suppress(OSError):
+            taken.bind(("127.0.0.1", port))
+            return port
+    raise OSError("no port is free")
 
 
 async def wait_for_port(port: int) -> None:

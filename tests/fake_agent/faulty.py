@@ -6,6 +6,7 @@ An order is a file `order.PID` in its folder, and a SIGUSR1. What it says, calls
 Steps, beside those of `steps.py`:
 
     word NAME                 say a word
+    words NAME COUNT SECONDS  say so many, with so much time between them
     use TOOL NAME             call a tool with a word, and say one when it has come back
     permit NAME               ask for leave to run a word
     at NAME                   note that this is reached, and go on when the gate `go-NAME` is open
@@ -18,6 +19,7 @@ import json
 import os
 import signal
 import sys
+import time
 from itertools import count
 from typing import Any
 
@@ -49,6 +51,8 @@ class FaultyAgent(Agent):
 
     def note(self, what: str, params: object) -> None:
         entry = {"method": what, "params": params, "pid": os.getpid()}
+        if what == "said":
+            entry["at"] = time.time()
         with (self.folder / "journal").open("a") as journal:
             journal.write(json.dumps(entry) + "\n")
 
@@ -161,6 +165,11 @@ class FaultyAgent(Agent):
 
     def do_word(self, session: Session, name: str) -> None:
         self.say(session, self._said(name))
+
+    async def do_words(self, session: Session, name: str, times: int, seconds: float) -> None:
+        for _ in range(times):
+            self.say(session, self._said(name))
+            await asyncio.sleep(seconds)
 
     async def do_use(self, session: Session, tool: str, name: str) -> None:
         assert session.tools is not None

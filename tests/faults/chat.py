@@ -18,7 +18,7 @@ WORD = re.compile(r"«[^»@]+@\d+\.\d+»")
 SKIPPED = "The user chose to skip the tool call, they want to proceed without running it"
 
 
-_TURN = re.compile(r"[AB](\d+)\.")
+_TURN = re.compile(r"[A-Z](\d+)\.")
 
 
 def name_of(word: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import time
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -25,9 +26,11 @@ class _HttpAnswer(Answer):
 
 
 class HttpEditor(Editor):
-    def __init__(self, port: int, patience: float) -> None:
+    def __init__(self, port: int, patience: float, *, stores: bool = False) -> None:
+        """`stores`: the server may store what is said."""
         super().__init__(patience)
         self._port = port
+        self._stores = stores
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def hang_up(self) -> None:
@@ -42,7 +45,7 @@ class HttpEditor(Editor):
         body = {
             "model": model,
             "stream": True,
-            "store": False,
+            "store": self._stores,
             "input": [item for message in messages for item in _items(message)],
             "tools": [_function(tool) for tool in tools],
         }
@@ -101,7 +104,7 @@ async def _events(reader: asyncio.StreamReader) -> AsyncIterator[dict[str, Any]]
 def _take(answer: Answer, event: dict[str, Any]) -> None:
     match event["type"]:
         case "response.output_text.delta":
-            answer.parts.append({"type": "text", "value": event["delta"]})
+            answer.parts.append({"type": "text", "value": event["delta"], "at": time.time()})
         case "response.output_item.done" if event["item"]["type"] == "function_call":
             item = event["item"]
             answer.parts.append(

@@ -23,10 +23,10 @@ from dragoman.jsonrpc import PeerOptions, connect_files
 from faults.http_editor import HttpEditor
 from vscode.editor import Editor
 
-__all__ = ["World", "fds_of", "is_alive", "until"]
+__all__ = ["DEADLINE_SECONDS", "MARK", "World", "complaints_in", "fds_of", "is_alive", "marked", "until"]
 
 _TESTS = Path(__file__).parents[1]
-_MARK = "FAULTS_RUN"
+MARK = "FAULTS_RUN"
 _LOOK_SECONDS = 0.02
 # Longer than anything here takes on a busy machine. Only a run that fails reaches it.
 DEADLINE_SECONDS = 60.0
@@ -132,7 +132,7 @@ class World:
     def environment(self) -> dict[str, str]:
         return {
             **os.environ,
-            _MARK: self._mark,
+            MARK: self._mark,
             "PYTHONPATH": f"{_TESTS}{os.pathsep}{_TESTS / 'faults' / 'inside'}",
             "FAULTS_CLOCK": str(self.clock),
             "FAULTS_TASKS": str(self.folder),
@@ -260,15 +260,7 @@ class World:
 
     def remaining(self) -> list[int]:
         """Every process that was started by a bridge here, or by anything it started."""
-        mark = f"{_MARK}={self._mark}".encode()
-        found = []
-        for entry in Path("/proc").iterdir():
-            if entry.name.isdecimal() and int(entry.name) != os.getpid():
-                # Of others, or gone meanwhile.
-                with suppress(OSError):
-                    if mark in (entry / "environ").read_bytes() and not _is_dead(entry):
-                        found.append(int(entry.name))
-        return found
+        return marked(self._mark)
 
     def temporary_files(self) -> list[str]:
         left = [*self.temporary.iterdir(), *(self.state / "run").glob("**/*")]
@@ -288,15 +280,31 @@ class World:
 
     def complaints(self, *, tolerated: Iterable[str] = ()) -> list[str]:
         """What the bridges said that no program should."""
-        lines = [
-            line for line in self.stderr.splitlines() if _LEFT_TASK.search(line) or _ERROR_LINE.search(line)
-        ]
-        return [line for line in lines if not any(each in line for each in tolerated)]
+        return complaints_in(self.stderr, tolerated)
 
     @property
     def stderr(self) -> str:
         file = self.folder / "stderr"
         return file.read_text(errors="replace") if file.exists() else ""
+
+
+def marked(mark: str) -> list[int]:
+    """Every process with this mark in its environment."""
+    wanted = f"{MARK}={mark}".encode()
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal() and int(entry.name) != os.getpid():
+            # Of others, or gone meanwhile.
+            with suppress(OSError):
+                if wanted in (entry / "environ").read_bytes() and not _is_dead(entry):
+                    found.append(int(entry.name))
+    return found
+
+
+def complaints_in(text: str, tolerated: Iterable[str] = ()) -> list[str]:
+    """The lines of a log that no program should write."""
+    lines = [line for line in text.splitlines() if _LEFT_TASK.search(line) or _ERROR_LINE.search(line)]
+    return [line for line in lines if not any(each in line for each in tolerated)]
 
 
 def is_alive(pid: int) -> bool:

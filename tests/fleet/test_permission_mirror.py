@@ -17,6 +17,7 @@ from dragoman.lm import LanguageModelError, Message, Request, TextPart, ToolResu
 from dragoman.permissions.action import PERMISSION_TOOLS, Action
 from dragoman.permissions.decide import Ask
 from dragoman.permissions.grants import Grants
+from dragoman.store.errors import JournalStoreError
 from nats_servers import nats_server
 
 _CALL = "dg_aaaaaaaaaaaaaaaa_1_bbbbbbbbbbbbbbbb"
@@ -126,13 +127,16 @@ async def test_n6_a_call_that_is_not_known_is_looked_up_at_its_owner_or_at_all_w
     assert asked == ["aaaaaaaaaaaaaaaa"]
 
 
-async def test_an_owner_that_does_not_answer_is_an_error_and_one_that_is_gone_is_none(
+async def test_a_decision_that_cannot_be_given_to_the_owner_is_an_error_and_never_a_no(
     connection: FleetConnection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """An owner whose lease lives may only be cut off from this gateway, and its agent waits."""
     monkeypatch.setattr(permission_mirror, "_LOOK_UP_SECONDS", 0.05)
-    owner = "gone"
+    owner = "nobody"
 
     async def owner_of(_conversation: str) -> str | None:
+        if owner == "unknown":
+            raise JournalStoreError("The store cannot be read now.")
         return owner
 
     async def connected() -> FleetConnection:
@@ -142,11 +146,10 @@ async def test_an_owner_that_does_not_answer_is_an_error_and_one_that_is_gone_is
         return
 
     mirror = PermissionMirror(connected, Grants(), owner_of)
-    await mirror.recall([_CALL])
     await connection.subscribe(decisions_subject("silent"), silent)
-    owner = "silent"
-    with pytest.raises(LanguageModelError) as error:
-        await mirror.recall([_CALL])
-    assert error.value.kind == "unavailable"
-    assert error.value.public is not None
-    assert "silent" not in error.value.public
+    for owner in ("nobody", "silent", "unknown"):
+        with pytest.raises(LanguageModelError) as error:
+            await mirror.recall([_CALL])
+        assert error.value.kind == "unavailable"
+        assert error.value.public is not None
+        assert owner not in error.value.public

@@ -11,6 +11,7 @@ from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
@@ -33,11 +34,13 @@ async def room(tmp_path: Path) -> AsyncIterator[Machines]:
 
 
 @asynccontextmanager
-async def _process(room: Machines, name: str, folder: Path) -> AsyncIterator[Process]:
+async def _process(
+    room: Machines, name: str, folder: Path, times: Literal["quick", "usual"] = "quick"
+) -> AsyncIterator[Process]:
     """A worker in a process of its own."""
     program = str(Path(__file__).with_name("worker_process.py"))
     process = await asyncio.create_subprocess_exec(
-        sys.executable, program, room.url, name, str(folder), stdout=PIPE
+        sys.executable, program, room.url, name, str(folder), times, stdout=PIPE
     )
     try:
         assert process.stdout is not None
@@ -99,6 +102,26 @@ async def test_n1_a_result_for_a_dead_worker_waits_for_its_lease_and_goes_on_els
     [conversation] = running.models.conversations()
     assert call.call_id.startswith(f"dg_{conversation.id}_")
     assert "a rare thing" in (second / "journal").read_text()
+
+
+@pytest.mark.long
+async def test_n1_a_response_of_a_killed_worker_fails_when_nobody_listens_there_and_not_at_the_fence(
+    room: Machines,
+) -> None:
+    async with _process(room, "w1", room.folder / "one", "usual") as process:
+        connection = await room.connection("gate")
+        fleet = Fleet.on(connection, "gate")
+        room.stack.push_async_callback(fleet.close)
+        models = Models(Config(models={}), fleet=fleet)
+        room.stack.push_async_callback(models.close)
+        await fleet.refresh()
+        going = room.chat(models, "fake").begin(user(prompt(["say", "Half"], ["hang"])))
+        await going.until(lambda heard: "Half" in heard.text)
+        [peer] = fleet._peers.values()
+        process.kill()
+        heard = await going.end()
+        assert "no longer answers" in heard.text
+        assert peer.validity.seconds_left(boot_seconds()) > 0
 
 
 @pytest.mark.long

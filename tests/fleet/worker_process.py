@@ -1,4 +1,4 @@
-"""A worker in a process of its own, for tests that kill or suspend it: URL NAME FOLDER [FENCE LEASE]."""
+"""A worker in a process of its own, for tests that kill or suspend it: URL NAME FOLDER [usual]."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from fleet.machines import QUICK, fake, until
 
 
-async def main(url: str, name: str, folder: str) -> None:
+async def main(url: str, name: str, folder: str, times_are: str = "quick") -> None:
     async with FleetConnection.open((url,), name) as connection:
         config = Config(models={"fake": fake(Path(folder))})
-        times: LeaseTimes = QUICK
+        times = QUICK if times_are == "quick" else LeaseTimes()
 
         async def opened(lease: NodeLease) -> OpenedModels:
             store = JetStreamJournals(connection, lease)

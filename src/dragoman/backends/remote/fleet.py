@@ -54,7 +54,6 @@ from dragoman.fleet.subjects import (
 from dragoman.lm import LanguageModelError
 from dragoman.permissions.grants import Grants
 from dragoman.process.deadline import boot_seconds
-from dragoman.store.errors import JournalStoreError
 
 __all__ = ["Fleet", "HintStore", "KnownPlace", "Unwilling", "WorkerPeer", "died"]
 
@@ -75,6 +74,8 @@ _STATUS_SECONDS = 0.5
 _REFRESH_SECONDS = 5.0
 # A worker that has not said anything for so long is not there.
 _FORGET_SECONDS = 16.0
+# NATS says at once that nobody listens at a worker's subject. A worker that connects to another server is back in two seconds.
+_ABSENT_SECONDS = 5.0
 
 
 class KnownPlace(Protocol):
@@ -123,6 +124,8 @@ class WorkerPeer:
         self.validity = validity
         self.streams: dict[str, RemoteStream] = {}
         self.pinging: asyncio.Task[None] | None = None
+        # Since when nobody has listened at its subject, by the gateway's clock; None: somebody does, or that is not known.
+        self.absent_since: float | None = None
 
     def fail(self) -> None:
         """Nothing more of this incarnation is shown."""
@@ -200,13 +203,10 @@ class Fleet:
         return self._mirror
 
     async def _owner_of(self, conversation: str) -> str | None:
+        """Raises `JournalStoreError`."""
         if self.store is None:
             return None
-        try:
-            place = await self.store.place_of(conversation)
-        except JournalStoreError as error:
-            _log.warning("the owner of conversation %s is not known: %s", conversation, error)
-            return None
+        place = await self.store.place_of(conversation)
         return place.owner if place is not None and place.is_live and is_node_name(place.owner) else None
 
     async def close(self) -> None:
@@ -416,7 +416,15 @@ class Fleet:
                 break
             try:
                 await self._compare(peer, sent_at, min(PING_SECONDS, left))
-            except (NoAnswer, NobodyThere, FleetUnavailable) as error:
+            except NobodyThere:
+                if peer.absent_since is None:
+                    peer.absent_since = sent_at
+                if sent_at - peer.absent_since >= _ABSENT_SECONDS:
+                    # Its process has ended.
+                    break
+            except (NoAnswer, FleetUnavailable) as error:
+                # It may be there, and hang.
+                peer.absent_since = None
                 _log.debug("%s has not answered a ping: %s", peer.node, error)
             except msgspec.MsgspecError:
                 _log.exception("the answer of %s to a ping cannot be read", peer.node)
@@ -439,6 +447,7 @@ class Fleet:
         if pong.incarnation != peer.incarnation:
             peer.fail()
             return
+        peer.absent_since = None
         peer.validity.extend(sent_at, pong.seconds_left)
         for stream in streams:
             sent = pong.sent.get(stream.id)

@@ -23,6 +23,7 @@ from dragoman.fleet.question_messages import DECISION_FORM, PENDING_LIST_FORM, L
 from dragoman.fleet.subjects import STATUS, decisions_subject
 from dragoman.lm import LanguageModelError, Message, Part, Request, TextPart, ToolResultPart
 from dragoman.permissions.grants import Grants, PendingPermission
+from dragoman.store.errors import JournalStoreError
 
 __all__ = ["PermissionMirror"]
 
@@ -50,7 +51,10 @@ class PermissionMirror:
         grants: Grants,
         owner_of: Callable[[str], Awaitable[str | None]],
     ) -> None:
-        """`owner_of` returns the node that has a conversation now; None if that is not known."""
+        """`owner_of` returns the node that has a conversation now; None if none has, or nobody knows. It raises
+
+        `JournalStoreError` if that cannot be read.
+        """
         self._connect = connect
         self._grants = grants
         self._owner_of = owner_of
@@ -113,7 +117,10 @@ class PermissionMirror:
             if named is not None and self._grants.waiting(call_id) is None:
                 by_conversation.setdefault(named[1], []).append(call_id)
         for conversation, wanted in by_conversation.items():
-            owner = await self._owner_of(conversation)
+            try:
+                owner = await self._owner_of(conversation)
+            except JournalStoreError as error:
+                raise _not_given("it is not known now which machine runs the agent") from error
             nodes = [owner] if owner else await self._workers()
             await asyncio.gather(*(self._look_up(node, wanted, is_owner=bool(owner)) for node in nodes))
 
@@ -123,20 +130,11 @@ class PermissionMirror:
             connection = await self._connect()
             data = await connection.request(decisions_subject(node), message, _LOOK_UP_SECONDS)
             found = PENDING_LIST_FORM.decode(data).pending
-        except NobodyThere:
-            # Its requests are gone with it.
-            return
-        except (NoAnswer, FleetUnavailable, msgspec.MsgspecError) as error:
+        except (NobodyThere, NoAnswer, FleetUnavailable, msgspec.MsgspecError) as error:
             _log.warning("the permission requests of %s cannot be looked up: %s", node, error)
             if is_owner:
-                raise LanguageModelError(
-                    "unavailable",
-                    f"{node}, which runs the agent, does not answer, so your decision could not be given to it.",
-                    hint="Send the request again.",
-                    retry_after=1.0,
-                    public="The machine that runs the agent does not answer, so your decision could not be given to it. "
-                    "Send the request again.",
-                ) from error
+                # Its lease lives. If it is only cut off from here, its agent still waits.
+                raise _not_given(f"{node}, which runs the agent, does not answer") from error
         else:
             self.take(node, (each for each in found if each.call_id in call_ids))
 
@@ -164,3 +162,14 @@ class PermissionMirror:
             await connection.publish(decisions_subject(node), DECISION_FORM.encode(message))
         except FleetUnavailable as error:
             _log.warning("%s does not learn that its request is shown as an item: %s", node, error)
+
+
+def _not_given(why: str) -> LanguageModelError:
+    what = "your decision could not be given to the agent. Send the request again."
+    return LanguageModelError(
+        "unavailable",
+        f"{why[0].upper()}{why[1:]}, so your decision could not be given to it.",
+        hint="Send the request again.",
+        retry_after=1.0,
+        public=f"The machine that runs the agent cannot be reached, so {what}",
+    )

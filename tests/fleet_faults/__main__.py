@@ -1,0 +1,85 @@
+"""`make test-fleet`: fleets with faults, some side by side, what was broken, and a table of what was injected where."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+import shutil
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from fleet_faults.plan import CELLS, SHORT_SEEDS, FleetPlan, plan_of
+from fleet_faults.report import FleetReport
+from fleet_faults.run import run_plan
+
+
+async def _all(
+    plans: list[FleetPlan], folder: Path, jobs: int, seconds: float, *, keeps: bool
+) -> FleetReport:
+    report = FleetReport()
+    waiting = list(reversed(plans))
+    limit = time.monotonic() + seconds
+
+    async def work() -> None:
+        while waiting and time.monotonic() < limit:
+            plan = waiting.pop()
+            place = folder / str(plan.seed)
+            outcome = await run_plan(plan, place)
+            report.add(outcome)
+            verdict = "BROKEN" if outcome.broken else "ok    "
+            print(f"{verdict} {outcome.seconds:4.0f} s  {plan}", flush=True)
+            for line in outcome.broken:
+                print(f"  {line}", flush=True)
+            if keeps and outcome.broken:
+                (place / "logs").write_text(outcome.logs)
+            else:
+                shutil.rmtree(place, ignore_errors=True)
+
+    await asyncio.gather(*(work() for _ in range(jobs)))
+    if waiting:
+        print(f"There was no time for {len(waiting)} more.", flush=True)
+    return report
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="make test-fleet", description=__doc__)
+    parser.add_argument("--seed", type=int, action="append", help="only this one; may be given again")
+    parser.add_argument(
+        "--fault",
+        action="append",
+        default=[],
+        choices=[" ".join(cell) for cell in CELLS],
+        help="this one in every run, instead of those that it is the turn of; may be given again",
+    )
+    parser.add_argument(
+        "--minutes", type=float, help="begin no run after this, and take as many seeds as there is time for"
+    )
+    parser.add_argument("--jobs", type=int, default=3, help="runs side by side (%(default)s)")
+    parser.add_argument("--json", type=Path, help="write the counts there")
+    parser.add_argument(
+        "--keep", type=Path, help="do not remove the folders of broken runs, and put them there"
+    )
+    arguments = parser.parse_args()
+    seeds = arguments.seed or list(range(10_000) if arguments.minutes else SHORT_SEEDS)
+    logging.getLogger("dragoman").setLevel(logging.CRITICAL)
+    with tempfile.TemporaryDirectory(prefix="fleet-", ignore_cleanup_errors=True) as temporary:
+        report = asyncio.run(
+            _all(
+                [plan_of(seed, arguments.fault) for seed in seeds],
+                arguments.keep or Path(temporary),
+                arguments.jobs,
+                (arguments.minutes or 60) * 60,
+                keeps=arguments.keep is not None,
+            )
+        )
+    print(report.table())
+    if arguments.json is not None:
+        arguments.json.write_text(report.json())
+    return 1 if report.broken else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

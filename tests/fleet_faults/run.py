@@ -1,0 +1,282 @@
+"""One run: a fleet under load, some faults one after the other, and what became of it all."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+
+from dragoman.fleet.lease import NodeLease
+from dragoman.journal.jetstream.journals import JetStreamJournals
+from faults.chat import Chat, turn_of
+from faults.invariants import Account, broken_in, by_method
+from faults.journals import journalled_in, lost_words
+from faults.world import until
+from fleet_faults.cluster import NatsServer
+from fleet_faults.journals import former_owners_shown, one_history, pid_of, read_leases, read_writes
+from fleet_faults.plan import FleetFault, FleetPlan
+from fleet_faults.talk import Talk
+from fleet_faults.world import FleetNode, FleetWorld
+
+__all__ = ["FleetOutcome", "FleetRun", "Happened", "run_plan"]
+
+# Until every chat has an answer again: a lease, an election, a start, and a turn, on a busy machine.
+_RECOVERY_SECONDS = 120.0
+# However the nodes went, nothing of theirs is left after this.
+_GONE_SECONDS = 10.0
+# What is under way ends by then, unless it waits for a chat. A gateway gives clients half a minute.
+_DRAIN_SECONDS = {"worker": 30.0, "gateway": 60.0}
+_MOST_SHOWN = 5
+# Which worker is hit: usually the one that is busiest.
+_BUSIEST = 0.9
+
+
+@dataclass
+class Happened:
+    """A fault that was injected."""
+
+    fault: FleetFault
+    who: str
+    # How long it lasted, and how long after its end every chat had an answer again.
+    lasted: float
+    recovered: float = 0.0
+    # Turns that failed in this time.
+    failures: list[str] = field(default_factory=list)
+
+
+@dataclass
+class FleetOutcome:
+    plan: FleetPlan
+    broken: list[str] = field(default_factory=list)
+    happened: list[Happened] = field(default_factory=list)
+    turns: int = 0
+    failed: int = 0
+    seconds: float = 0.0
+    # The logs of all nodes, for whoever looks into it.
+    logs: str = ""
+
+
+class FleetRun:
+    def __init__(self, plan: FleetPlan, folder: Path) -> None:
+        self.plan = plan
+        self.world = FleetWorld(folder, plan.lease_seconds)
+        self.talks = [
+            Talk(Chat(chr(ord("A") + number)), self.world, Random(f"{plan.seed} {number}"))  # noqa: S311 - the same each time
+            for number in range(plan.chats)
+        ]
+        self.broken: list[str] = []
+        self.happened: list[Happened] = []
+        # Agents that ended with their worker, or at its fence.
+        self.spoilt: set[int] = set()
+        # Of those, the latter: what a worker could not store before its fence is lost.
+        self.fenced: set[int] = set()
+
+    async def drive(self) -> None:
+        await self.world.start()
+        going = [asyncio.create_task(talk.go_on()) for talk in self.talks]
+        try:
+            await self._answered(time.time())
+            for fault in self.plan.faults:
+                await asyncio.sleep(fault.after)
+                await self._inject(fault)
+            for talk in self.talks:
+                talk.is_over = True
+            await asyncio.wait_for(asyncio.gather(*going), _RECOVERY_SECONDS)
+        finally:
+            for task in going:
+                task.cancel()
+            await asyncio.gather(*going, return_exceptions=True)
+        await self._end()
+        await self._check()
+
+    async def _answered(self, since: float) -> float:
+        """Wait until every chat has an answer to something that it asked after this moment. Returns how long it took."""
+
+        def are_all() -> bool:
+            # A chat that has found something wrong has ended.
+            return all(talk.broken or talk.has_answer_since(since) for talk in self.talks)
+
+        waiting = ", ".join(talk.chat.name for talk in self.talks if not talk.has_answer_since(since))
+        await until(are_all, f"I6: chats have no answer since the fault: {waiting}", _RECOVERY_SECONDS)
+        return time.time() - since
+
+    # Faults.
+
+    async def _inject(self, fault: FleetFault) -> None:
+        began = time.time()
+        logged = {worker.name: len(worker.stderr) for worker in self.world.workers}
+        who: FleetNode | NatsServer
+        if fault.role in ("worker", "gateway"):
+            who = self._node(fault)
+            await self._hit_node(who, fault)
+        else:
+            who = await self._server(fault)
+            await self._hit_server(who, fault)
+        healed = time.time()
+        happened = Happened(fault, who.name, healed - began)
+        self.happened.append(happened)
+        happened.recovered = await self._answered(healed)
+        for worker in self.world.workers:
+            is_killed = worker is who and fault.kind == "killed"
+            is_fenced = "is fenced" in worker.stderr[logged[worker.name] :]
+            agents = {note["pid"] for note in worker.notes if note["method"] == "started"}
+            self.spoilt |= agents if is_killed or is_fenced else set()
+            self.fenced |= agents if is_fenced else set()
+        happened.failures = [
+            turn.failure for talk in self.talks for turn in talk.turns if turn.failure and turn.ended > began
+        ]
+
+    def _node(self, fault: FleetFault) -> FleetNode:
+        if fault.role == "gateway":
+            return self.world.gateways[int(fault.choice * len(self.world.gateways))]
+        busiest, *others = sorted(self.world.workers, key=_last_note, reverse=True)
+        return busiest if fault.choice < _BUSIEST else others[int(fault.choice * 1_000) % len(others)]
+
+    async def _server(self, fault: FleetFault) -> NatsServer:
+        leader = await self.world.leader()
+        followers = [server for server in self.world.cluster.servers if server is not leader]
+        return leader if fault.role == "leader" else followers[int(fault.choice * len(followers))]
+
+    async def _hit_node(self, node: FleetNode, fault: FleetFault) -> None:
+        seconds = fault.seconds(self.plan.lease_seconds)
+        match fault.kind:
+            case "killed" | "terminated" as how:
+                node.is_spoilt = True
+                node.signal(signal.SIGKILL if how == "killed" else signal.SIGTERM)
+                status = await self._ended(node)
+                if how == "terminated" and status != 0:
+                    self.broken.append(f"{node.name} ended with status {status} after SIGTERM")
+                await asyncio.sleep(seconds)
+                await node.start()
+            case "suspended" | "suspended long":
+                node.signal(signal.SIGSTOP)
+                await asyncio.sleep(seconds)
+                node.signal(signal.SIGCONT)
+            case _:
+                node.cut()
+                await asyncio.sleep(seconds)
+                node.heal()
+
+    async def _hit_server(self, server: NatsServer, fault: FleetFault) -> None:
+        seconds = fault.seconds(self.plan.lease_seconds)
+        match fault.kind:
+            case "killed" | "terminated" as how:
+                server.signal(signal.SIGKILL if how == "killed" else signal.SIGTERM)
+                assert server.process is not None
+                await asyncio.to_thread(server.process.wait)
+                await asyncio.sleep(seconds)
+                await server.start()
+            case "suspended" | "suspended long":
+                server.signal(signal.SIGSTOP)
+                await asyncio.sleep(seconds)
+                server.signal(signal.SIGCONT)
+            case _:
+                number = self.world.cluster.servers.index(server)
+                to_nodes = (
+                    [] if fault.kind.startswith("split") else [n.ways[number] for n in self.world.nodes]
+                )
+                for way in (*server.routes, *to_nodes):
+                    way.cut()
+                await asyncio.sleep(seconds)
+                for way in (*server.routes, *to_nodes):
+                    way.heal()
+
+    # The end.
+
+    async def _end(self) -> None:
+        """All nodes end by themselves, and leave nothing behind."""
+        for nodes in (self.world.gateways, self.world.workers):
+            for node in nodes:
+                node.signal(signal.SIGTERM)
+            for node in nodes:
+                status = await self._ended(node)
+                if status != 0:
+                    self.broken.append(f"{node.name} ended with status {status}")
+        try:
+            await until(lambda: not self.world.remaining(), "", _GONE_SECONDS)
+        except TimeoutError:
+            self.broken.append(f"I7: processes are left: {self.world.remaining()}")
+
+    async def _ended(self, node: FleetNode) -> int:
+        """Its exit status. A drain waits for answers to calls that a chat has left behind; a second signal does not."""
+        try:
+            return await node.ended(_DRAIN_SECONDS[node.role])
+        except TimeoutError:
+            answered = {
+                note["params"]["word"] for note in node.notes if note["method"] in ("result", "outcome")
+            }
+            waiting = [
+                note["params"]
+                for note in node.notes
+                if note["method"] in ("called", "asked") and note["params"] not in answered
+            ]
+            if not waiting:
+                raise
+            self.spoilt.update(note["pid"] for note in node.notes)
+            node.signal(signal.SIGTERM)
+            return await node.ended()
+
+    async def _check(self) -> None:
+        chats = tuple(talk.chat for talk in self.talks)
+        self.broken += [line for talk in self.talks for line in talk.broken]
+        self.broken += self.world.complaints()[:_MOST_SHOWN]
+
+        def is_excused(word: str, pid: int) -> bool:
+            chat, turn = account.chat_of(word), turn_of(word)
+            return turn < 0 or turn in chat.stopped or turn in chat.lost or pid in self.fenced
+
+        account = Account(chats, by_method(self.world.notes()), is_excused, self.spoilt)
+        self.broken += broken_in(account)
+        async with self.world.connection("admin", "admin") as connection:
+            writes = await read_writes(connection)
+            leases, are_all = await read_leases(connection, self.plan.lease_seconds)
+        async with (
+            self.world.connection("gateway", "reader") as connection,
+            NodeLease.held(connection, "reader", "gateway") as lease,
+        ):
+            found = await journalled_in(JetStreamJournals(connection, lease))
+        self.broken += found.broken
+        for journal, messages in writes.items():
+            lives = {life.incarnation: life for life in leases}
+            self.broken += one_history(journal, messages, lives, are_all=are_all)
+        self.broken += former_owners_shown(self.talks, writes, found.places)[:_MOST_SHOWN]
+        for chat in chats:
+            lost = [
+                word
+                for word in lost_words(found, chat)
+                if turn_of(word) not in chat.stopped and pid_of(word) not in self.fenced
+            ]
+            if lost:
+                self.broken.append(f"J1: acknowledged and not journalled ({len(lost)} words): {lost[:5]}")
+
+
+def _last_note(node: FleetNode) -> float:
+    file = node.folder / "agents" / "journal"
+    return file.stat().st_mtime if file.exists() else 0.0
+
+
+async def run_plan(plan: FleetPlan, folder: Path) -> FleetOutcome:
+    """Never raises: whatever goes wrong is what was found."""
+    run = FleetRun(plan, folder)
+    began = time.monotonic()
+    try:
+        await run.drive()
+    except Exception as error:
+        run.broken.append(f"{type(error).__name__}: {error}")
+        run.broken += [line for talk in run.talks for line in talk.broken]
+    finally:
+        logs = "".join(f"== {node.name}\n{node.stderr}" for node in run.world.nodes)
+        await run.world.close()
+    turns = [turn for talk in run.talks for turn in talk.turns]
+    return FleetOutcome(
+        plan,
+        run.broken,
+        run.happened,
+        len(turns),
+        sum(bool(turn.failure) for turn in turns),
+        time.monotonic() - began,
+        logs,
+    )

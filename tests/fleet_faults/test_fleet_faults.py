@@ -1,0 +1,126 @@
+"""The suite of faults itself: its plans cover everything, its proxies cut, and its invariants can fail."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from random import Random
+from typing import cast
+
+from dragoman.fleet.lease import LeaseRecord
+from dragoman.journal.jetstream.head import JournalHead, ListedInfo
+from faults.chat import Chat
+from fleet_faults.journals import JournalWrite, former_owners_shown, lives_of, one_history
+from fleet_faults.plan import CELLS, SHORT_SEEDS, plan_of
+from fleet_faults.proxy import Proxy
+from fleet_faults.talk import Talk
+from fleet_faults.world import FleetWorld
+
+_INFO = ListedInfo("j", "agent")
+
+
+def test_the_short_form_has_every_kind_of_fault_for_every_role() -> None:
+    plans = [plan_of(seed) for seed in SHORT_SEEDS]
+    assert {(fault.role, fault.kind) for plan in plans for fault in plan.faults} == set(CELLS)
+    assert plans == [plan_of(seed) for seed in SHORT_SEEDS]
+    assert {plan.lease_seconds for plan in plans} == {10, 20}
+
+
+def test_a_long_fault_is_longer_than_a_lease_and_a_short_one_shorter_than_a_fence() -> None:
+    for seed in range(60):
+        plan = plan_of(seed)
+        for fault in plan.faults:
+            seconds = fault.seconds(plan.lease_seconds)
+            assert seconds > plan.lease_seconds if fault.is_long else seconds < plan.lease_seconds * 0.8
+
+
+def test_a_plan_may_have_only_one_kind() -> None:
+    [fault] = plan_of(3, ["gateway killed"]).faults
+    assert str(fault) == "gateway killed"
+
+
+async def test_a_proxy_that_is_cut_passes_nothing_and_then_everything() -> None:
+    echoed: list[bytes] = []
+    has_come = asyncio.Event()
+
+    async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while data := await reader.read(100):
+            echoed.append(data)
+            if data == b"beside":
+                has_come.set()
+            writer.write(data)
+        writer.close()
+
+    server = await asyncio.start_server(echo, "127.0.0.1", 0)
+    proxy = await Proxy(server.sockets[0].getsockname()[1]).open()
+    reader, writer = await asyncio.open_connection("127.0.0.1", proxy.port)
+    writer.write(b"one")
+    assert await reader.readexactly(3) == b"one"
+    proxy.cut()
+    writer.write(b"two")
+    _, late = await asyncio.open_connection("127.0.0.1", proxy.port)
+    late.write(b"new")
+    # A second way beside it shows that time has passed.
+    _, beside = await asyncio.open_connection("127.0.0.1", server.sockets[0].getsockname()[1])
+    beside.write(b"beside")
+    await has_come.wait()
+    assert b"two" not in echoed
+    assert b"new" not in echoed
+    proxy.heal()
+    assert await reader.readexactly(3) == b"two"
+    for each in (writer, late, beside):
+        each.close()
+    await proxy.close()
+    server.close()
+
+
+def _write(at: float, epoch: int, owner: str, first: int = 0, count: int = 0, last: int = 0) -> JournalWrite:
+    node, _, incarnation = owner.partition(" ")
+    return JournalWrite(at, JournalHead(_INFO, last, epoch, node, incarnation, first=first, count=count))
+
+
+_LEASES = [
+    (0.0, "w1", LeaseRecord("a")),
+    (4.0, "w1", LeaseRecord("a", renewals=1)),
+    (1.0, "w2", LeaseRecord("b")),
+    (30.0, "w2", LeaseRecord("b", renewals=1)),
+    (31.0, "w1", None),
+]
+_LIVES = {life.incarnation: life for life in lives_of(_LEASES, 20)}
+
+
+def test_lives_end_with_their_leases() -> None:
+    assert (_LIVES["a"].begin, _LIVES["a"].end) == (0.0, 24.0)
+    assert _LIVES["b"].end == 50.0
+    given_back = lives_of([(0.0, "w", LeaseRecord("a")), (5.0, "w", LeaseRecord(""))], 20)
+    assert [life.end for life in given_back] == [5.0]
+
+
+def test_one_history_is_in_order() -> None:
+    good = [
+        _write(1, 1, "w1 a", 1, 2, 2),
+        _write(2, 1, "w1 a", 3, 1, 3),
+        _write(26, 2, "w2 b", last=3),
+        _write(27, 2, "w2 b", 4, 1, 4),
+    ]
+    assert one_history("j", good, _LIVES) == []
+    former = [*good, _write(28, 1, "w1 a", 5, 1, 5)]
+    assert "written by a former owner, w1" in one_history("j", former, _LIVES)[0]
+    gap = [good[0], replace(good[1], head=good[3].head)]
+    assert any("come after event 2" in line for line in one_history("j", gap, _LIVES))
+    early = [good[0], good[1], replace(good[2], at=10.0)]
+    assert "taken from w1" in one_history("j", early, _LIVES)[0]
+    both = [good[0], _write(2, 1, "w2 b", 3, 1, 3)]
+    assert "w2 wrote, and w1 owned it" in one_history("j", both, _LIVES)[0]
+    without = [good[0], _write(26, 2, "w3 c", last=2)]
+    assert "wrote without a lease" in one_history("j", without, _LIVES)[0]
+
+
+def test_n2_words_of_a_former_owner_are_found() -> None:
+    writes = {"j": [_write(1, 1, "w1 a", 1, 1, 1), _write(26, 2, "w2 b", last=1)]}
+    talk = Talk(Chat("A"), cast("FleetWorld", None), Random(0))  # noqa: S311 - a test
+    talk.heard_at = {"«A0.0@7.1»": 1.0, "«A1.0@7.2»": 20.0}
+    places = {"«A0.0@7.1»": ("j", 1)}
+    assert former_owners_shown([talk], writes, places) == []
+    talk.heard_at["«A1.0@7.3»"] = 27.0
+    assert "«A1.0@7.3» came to chat A 1.00 s after w2 b" in former_owners_shown([talk], writes, places)[0]
