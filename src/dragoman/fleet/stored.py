@@ -24,7 +24,7 @@ from dragoman.fleet.connection import FleetConnection, FleetUnavailable, NoAnswe
 __all__ = [
     "ANSWER_SECONDS",
     "ELECTION_SECONDS",
-    "Refused",
+    "RefusedByServer",
     "StoredMessage",
     "WrongSequence",
     "as_stored",
@@ -63,7 +63,7 @@ class WrongSequence(Exception):
     """Nothing was stored: the subject's last message is another one than the sender expects."""
 
 
-class Refused(FleetUnavailable):
+class RefusedByServer(FleetUnavailable):
     """JetStream says no, and will say so again."""
 
 
@@ -78,7 +78,7 @@ async def through_election(
     while True:
         try:
             return await work()
-        except Refused:
+        except RefusedByServer:
             raise
         except (FleetUnavailable, NoAnswer):
             if time.monotonic() >= limit or not goes_on():
@@ -304,7 +304,7 @@ _NO_STREAM = 10059
 
 def _check_found(stream: str, error: nats.js.errors.APIError) -> None:
     if error.err_code == _NO_STREAM:
-        raise Refused(f"NATS has no stream {stream}. Run `dragoman fleet init`.") from error
+        raise RefusedByServer(f"NATS has no stream {stream}. Run `dragoman fleet init`.") from error
 
 
 def as_stored(message: RawStreamMsg) -> StoredMessage:
@@ -323,7 +323,7 @@ def naming_errors(late: str) -> Iterator[None]:
             raise WrongSequence(error.description) from error
         if isinstance(error, nats.js.errors.ServiceUnavailableError):
             raise FleetUnavailable("JetStream has no leader now, or is not enabled.") from error
-        raise Refused(f"JetStream refuses: {error.description}.") from error
+        raise RefusedByServer(f"JetStream refuses: {error.description}.") from error
     except nats.js.errors.NoStreamResponseError as error:
         raise FleetUnavailable(
             "No stream of NATS takes this now: it has no leader, or there is none (`dragoman fleet init`)."
