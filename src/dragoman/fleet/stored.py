@@ -24,8 +24,8 @@ from dragoman.fleet.connection import FleetConnection, FleetUnavailable, NoAnswe
 __all__ = [
     "ANSWER_SECONDS",
     "ELECTION_SECONDS",
+    "RefusedByServer",
     "StoredMessage",
-    "WriteRefused",
     "WrongSequence",
     "as_stored",
     "erase",
@@ -46,8 +46,7 @@ _T = TypeVar("_T")
 # The server's own sign that a message stands for one that is gone.
 _MARKER = "Nats-Marker-Reason"
 _EXPECTED = "Nats-Expected-Last-Subject-Sequence"
-# The second: another message for the subject is on its way to the replicas of a cluster.
-_WRONG_SEQUENCES = (10071, 10164)
+_WRONG_SEQUENCE = 10071
 # The election of a stream's leader takes up to eight seconds, and nothing is answered meanwhile. A caller that gets no
 # answer reads back and tries again, so it does not wait for all of that.
 ANSWER_SECONDS = 3.0
@@ -64,7 +63,7 @@ class WrongSequence(Exception):
     """Nothing was stored: the subject's last message is another one than the sender expects."""
 
 
-class WriteRefused(FleetUnavailable):
+class RefusedByServer(FleetUnavailable):
     """JetStream says no, and will say so again."""
 
 
@@ -79,7 +78,7 @@ async def through_election(
     while True:
         try:
             return await work()
-        except WriteRefused:
+        except RefusedByServer:
             raise
         except (FleetUnavailable, NoAnswer):
             if time.monotonic() >= limit or not goes_on():
@@ -305,7 +304,7 @@ _NO_STREAM = 10059
 
 def _check_found(stream: str, error: nats.js.errors.APIError) -> None:
     if error.err_code == _NO_STREAM:
-        raise WriteRefused(f"NATS has no stream {stream}. Run `dragoman fleet init`.") from error
+        raise RefusedByServer(f"NATS has no stream {stream}. Run `dragoman fleet init`.") from error
 
 
 def as_stored(message: RawStreamMsg) -> StoredMessage:
@@ -320,11 +319,11 @@ def naming_errors(late: str) -> Iterator[None]:
     try:
         yield
     except nats.js.errors.APIError as error:
-        if error.err_code in _WRONG_SEQUENCES:
+        if error.err_code == _WRONG_SEQUENCE:
             raise WrongSequence(error.description) from error
         if isinstance(error, nats.js.errors.ServiceUnavailableError):
             raise FleetUnavailable("JetStream has no leader now, or is not enabled.") from error
-        raise WriteRefused(f"JetStream refuses: {error.description}.") from error
+        raise RefusedByServer(f"JetStream refuses: {error.description}.") from error
     except nats.js.errors.NoStreamResponseError as error:
         raise FleetUnavailable(
             "No stream of NATS takes this now: it has no leader, or there is none (`dragoman fleet init`)."
