@@ -122,7 +122,7 @@ class NatsCluster:
                 await _until_done(partial(connection.js.add_stream, each))
         for server in self.servers:
             async with joined(self.config("admin", "admin", [server.port]), "admin") as connection:
-                await _until_done(partial(check_streams, connection))
+                await _until_done(partial(check_streams, connection, "worker"))
 
     def named(self, name: str) -> NatsServer:
         return next(server for server in self.servers if server.name == name)
