@@ -17,7 +17,6 @@ from fleet_faults.plan import CELLS, SHORT_SEEDS, FleetPlan, plan_of
 from fleet_faults.report import FleetReport
 from fleet_faults.run import run_plan
 
-
 _ROOT = Path(__file__).parents[2]
 # Those of them that take half a minute.
 _SHORT_BRIDGE = ("turns", "calls", "permissions")
