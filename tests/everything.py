@@ -41,7 +41,7 @@ QUICK: Targets = {
     "bench": {"ARGS": "--quick --local"},
     "mutants": {"ARGS": "--quick"},
     "test-faults": {"ARGS": "--seed 5"},
-    "test-fleet": {"ARGS": "--seed 0 --fault 'worker suspended' --only-faults"},
+    "test-fleet": {"ARGS": "--seed 0 --fault 'worker suspended'"},
     "soak": {"ARGS": "--quick"},
     "fuzz": {"ARGS": "--seconds 1 --only acp_messages --only shell_lines"},
     "coverage": {"ARGS": "tests/lm/test_stops.py --cov-fail-under=0"},

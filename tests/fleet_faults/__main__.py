@@ -5,7 +5,9 @@ from __future__ import annotations
 import argparse
 import asyncio
 import logging
+import os
 import shutil
+import subprocess
 import sys
 import tempfile
 import time
@@ -14,6 +16,10 @@ from pathlib import Path
 from fleet_faults.plan import CELLS, SHORT_SEEDS, FleetPlan, plan_of
 from fleet_faults.report import FleetReport
 from fleet_faults.run import run_plan
+
+_ROOT = Path(__file__).parents[2]
+# Those of them that take half a minute.
+_SHORT_BRIDGE = ("turns", "calls", "permissions")
 
 
 async def _all(
@@ -44,6 +50,18 @@ async def _all(
     return report
 
 
+def _bridge(*, is_short: bool) -> subprocess.Popen[bytes]:
+    """The bridge's tests, with the bridge on a worker."""
+    files = (
+        [f"tests/bridge/test_bridge_{name}.py" for name in _SHORT_BRIDGE] if is_short else ["tests/bridge"]
+    )
+    return subprocess.Popen(
+        [sys.executable, "-m", "pytest", "-q", "-n", "2", "-p", "no:cacheprovider", *files],
+        cwd=_ROOT,
+        env={**os.environ, "DRAGOMAN_BRIDGE": "fleet"},
+    )
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="make test-fleet", description=__doc__)
     parser.add_argument("--seed", type=int, action="append", help="only this one; may be given again")
@@ -57,12 +75,14 @@ def main() -> int:
     parser.add_argument(
         "--minutes", type=float, help="begin no run after this, and take as many seeds as there is time for"
     )
-    parser.add_argument("--jobs", type=int, default=3, help="runs side by side (%(default)s)")
+    parser.add_argument("--jobs", type=int, default=4, help="runs side by side (%(default)s)")
     parser.add_argument("--json", type=Path, help="write the counts there")
     parser.add_argument(
         "--keep", type=Path, help="do not remove the folders of broken runs, and put them there"
     )
+    parser.add_argument("--only-faults", action="store_true", help="leave the bridge's tests out")
     arguments = parser.parse_args()
+    bridge = None if arguments.only_faults or arguments.seed else _bridge(is_short=not arguments.minutes)
     seeds = arguments.seed or list(range(10_000) if arguments.minutes else SHORT_SEEDS)
     logging.getLogger("dragoman").setLevel(logging.CRITICAL)
     with tempfile.TemporaryDirectory(prefix="fleet-", ignore_cleanup_errors=True) as temporary:
@@ -78,7 +98,8 @@ def main() -> int:
     print(report.table())
     if arguments.json is not None:
         arguments.json.write_text(report.json())
-    return 1 if report.broken else 0
+    has_failed = bridge is not None and bridge.wait() != 0
+    return 1 if report.broken or has_failed else 0
 
 
 if __name__ == "__main__":
