@@ -31,7 +31,7 @@ async def cluster(tmp_path: Path) -> AsyncIterator[NatsCluster]:
 async def test_of_writers_that_race_for_a_key_one_wins_and_the_others_know_it(cluster: NatsCluster) -> None:
     async def wins(connection: FleetConnection, race: int) -> bool:
         try:
-            await put(connection, f"dg.k.race{race}", b"mine", expected=0)
+            await put(connection, f"dg.s.race{race}", b"mine", expected=0)
         except WrongSequence:
             return False
         return True

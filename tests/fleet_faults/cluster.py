@@ -123,6 +123,8 @@ class NatsCluster:
         for server in self.servers:
             async with joined(self.config("admin", "admin", [server.port]), "admin") as connection:
                 await _until_done(partial(check_streams, connection, "worker"))
+                for each in more:
+                    await _until_done(partial(connection.js.stream_info, each.name or ""))
 
     def named(self, name: str) -> NatsServer:
         return next(server for server in self.servers if server.name == name)
