@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from statistics import median
 
 from fleet_faults.plan import KINDS, ROLES
@@ -56,7 +57,7 @@ class FleetReport:
                         "kind": each.fault.kind,
                         "lasted": round(each.lasted, 2),
                         "recovered": round(each.recovered, 2),
-                        "failures": len(each.failures),
+                        "failures": dict(Counter(each.failures)),
                     }
                     for each in self._happened
                 ],
