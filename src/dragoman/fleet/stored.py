@@ -46,7 +46,8 @@ _T = TypeVar("_T")
 # The server's own sign that a message stands for one that is gone.
 _MARKER = "Nats-Marker-Reason"
 _EXPECTED = "Nats-Expected-Last-Subject-Sequence"
-_WRONG_SEQUENCE = 10071
+# The second: another message for the subject is on its way to the replicas of a cluster.
+_WRONG_SEQUENCES = (10071, 10164)
 # The election of a stream's leader takes up to eight seconds, and nothing is answered meanwhile. A caller that gets no
 # answer reads back and tries again, so it does not wait for all of that.
 ANSWER_SECONDS = 3.0
@@ -319,7 +320,7 @@ def naming_errors(late: str) -> Iterator[None]:
     try:
         yield
     except nats.js.errors.APIError as error:
-        if error.err_code == _WRONG_SEQUENCE:
+        if error.err_code in _WRONG_SEQUENCES:
             raise WrongSequence(error.description) from error
         if isinstance(error, nats.js.errors.ServiceUnavailableError):
             raise FleetUnavailable("JetStream has no leader now, or is not enabled.") from error
