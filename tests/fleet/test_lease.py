@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, strategies as st
 from nats.js.api import StreamConfig
 
+from dragoman.fleet import lease as lease_module
 from dragoman.fleet.connection import FleetConnection, FleetUnavailable
 from dragoman.fleet.lease import (
     LeaseTerm,
@@ -228,3 +229,24 @@ async def test_all_workers_get_the_same_signing_key(nats: FleetConnection) -> No
     keys = await asyncio.gather(*(signing_key(nats) for _ in range(5)))
     assert {len(key) for key in keys} == {32}
     assert len(set(keys)) == 1
+
+
+async def test_a_task_that_loses_a_cancellation_is_cancelled_again() -> None:
+    """As one does whose answer comes with the cancellation, before Python 3.12."""
+    lost = 0
+
+    async def deaf() -> None:
+        nonlocal lost
+        while True:
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                lost += 1
+                if lost > 1:
+                    raise
+
+    task = asyncio.create_task(deaf())
+    await asyncio.sleep(0)
+    await lease_module._end(task)
+    assert task.cancelled()
+    assert lost == 2

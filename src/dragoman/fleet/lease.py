@@ -160,8 +160,7 @@ class NodeLease:
         try:
             yield lease
         finally:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
+            await _end(task)
             await lease._release()
 
     async def _live(self) -> None:
@@ -170,8 +169,7 @@ class NodeLease:
         try:
             await self._watch()
         finally:
-            renewing.cancel()
-            await asyncio.wait({renewing})
+            await _end(renewing)
 
     async def _live_on(self) -> None:
         while True:
@@ -295,6 +293,16 @@ class NodeLease:
             return await _find(self._connection, self.node, self._answer_seconds)
         except NoAnswer as error:
             raise FleetUnavailable(f"The lease of {self.node} cannot be read.") from error
+
+
+async def _end(task: asyncio.Task[None]) -> None:
+    """Cancel a task until it has ended.
+
+    Before Python 3.12, `asyncio.wait_for`, which the client of NATS uses, loses a cancellation that comes with the answer.
+    """
+    while not task.done():
+        task.cancel()
+        await asyncio.wait({task}, timeout=_AGAIN_SECONDS)
 
 
 async def find_lease(connection: FleetConnection, node: str) -> LeaseRecord | None:
