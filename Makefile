@@ -55,13 +55,16 @@ $(EXTENSION)/packaging/node_modules/.stamp: $(EXTENSION)/packaging/package-lock.
 test: $(VENV)/dev.stamp $(EXTENSION)/node_modules/.stamp ## the tests that need nothing but Python and Node, without the long ones
 	@$(BIN)/python -m pytest -n 3 --dist worksteal -m "not long" --hypothesis-profile=short $(ARGS)
 
+# End to end with the commands of a fleet: they belong to `make test-fleet`.
+FLEET_TESTS := $(patsubst %,tests/fleet/test_%.py,elections fleet_end_to_end guide_run remote_death stolen_credentials)
 test-long: $(VENV)/dev.stamp ## the long ones: end to end, through many processes; and every search at its whole length
-	@$(BIN)/python -m pytest -n 3 --dist worksteal -m "long or hypothesis" $(ARGS)
+	@$(BIN)/python -m pytest -n 3 --dist worksteal -m "long or hypothesis" $(addprefix --ignore=,$(FLEET_TESTS)) $(ARGS)
 
 test-faults: $(VENV)/dev.stamp ## faults in every state, one or two at a time, through real processes: hundreds of runs; ARGS="--seed 7" repeats one
 	@PYTHONPATH=tests $(BIN)/python -m faults $(ARGS)
 
-test-fleet: $(VENV)/dev.stamp ## fleets on a cluster of NATS with faults of every role, under load; and the bridge's tests through a gateway; ARGS="--minutes 30"
+test-fleet: $(VENV)/dev.stamp ## a fleet's commands end to end; fleets on a cluster of NATS with faults of every role, under load; and the bridge's tests through a gateway; ARGS="--minutes 30"
+	@test -n "$(ARGS)" || $(BIN)/python -m pytest -q -n 2 -m long $(FLEET_TESTS)
 	@PYTHONPATH=tests $(BIN)/python -m fleet_faults $(ARGS)
 
 soak: $(VENV)/dev.stamp ## fifty conversations for ten minutes; draws the bridge's memory in docs/images/soak.svg
