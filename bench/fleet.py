@@ -343,13 +343,20 @@ async def _moving(stage: Stage, scale: Scale) -> list[Row]:
 
 
 async def _answered(gateway: Running, history: list[tuple[str, str]]) -> None:
-    """Until there is an answer. A person would not ask so often."""
-    while True:
-        with contextlib.suppress(Failed, OSError):
+    """Until there is an answer. A person would not ask so often. Raises `Failed`."""
+    limit = time.perf_counter() + _START_SECONDS
+    why = ""
+    while time.perf_counter() < limit:
+        try:
             heard = await gateway.consumer.ask([*history, ("user", "!say 1")])
+        except (Failed, OSError) as error:
+            why = str(error)
+        else:
             if heard.parts == 1:
                 return
+            why = f"{heard.parts} parts instead of 1"
         await asyncio.sleep(0.1)
+    raise Failed(f"no answer for {_START_SECONDS:g} s: {why[-300:]}")
 
 
 async def _held(stage: Stage, workers: int) -> Row:
