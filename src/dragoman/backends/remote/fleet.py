@@ -441,7 +441,10 @@ class Fleet:
         connection = await self.connected()
         streams = tuple(peer.streams.values())
         had = {stream.id: stream.window.number for stream in streams}
-        ping = Ping(self.gateway, tuple(stream.receipt for stream in streams))
+        # Those of all lives of this worker: it gives up what a ping does not name, and they take pings at one subject.
+        lives = (each for each in self._peers.values() if each.node == peer.node)
+        named = tuple(stream.receipt for each in lives for stream in each.streams.values())
+        ping = Ping(self.gateway, named)
         answer = await connection.request(streams_subject(peer.node), STREAM_FORM.encode(ping), seconds)
         pong = PONG_FORM.decode(answer)
         if pong.incarnation != peer.incarnation:

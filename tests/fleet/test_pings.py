@@ -1,0 +1,37 @@
+"""What a gateway's pings say."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from dragoman.backends.remote.fleet import Fleet, WorkerPeer
+from dragoman.backends.remote.stream import RemoteStream
+from dragoman.backends.remote.validity import Validity
+from dragoman.fleet.connection import FleetConnection
+from dragoman.fleet.messages import PONG_FORM, STREAM_FORM, Ping, Pong
+
+
+class _Worker:
+    """A connection behind which the second life of a worker answers pings."""
+
+    def __init__(self) -> None:
+        self.pings: list[Ping] = []
+
+    async def request(self, _subject: str, data: bytes, _seconds: float) -> bytes:
+        ping = STREAM_FORM.decode(data)
+        assert isinstance(ping, Ping)
+        self.pings.append(ping)
+        return PONG_FORM.encode(Pong("second", 16.0, {receipt.stream: 0 for receipt in ping.receipts}))
+
+
+async def test_a_ping_to_a_workers_former_life_names_the_streams_of_its_present_one() -> None:
+    """The worker gives up what a ping of its gateway does not name, and both lives take pings at one subject."""
+    worker = _Worker()
+    fleet = Fleet.on(cast("FleetConnection", worker), "gate")
+    fleet._connection = cast("FleetConnection", worker)
+    stream = RemoteStream("new", "w1")
+    former, present = (WorkerPeer("w1", life, Validity(1e9)) for life in ("first", "second"))
+    present.streams[stream.id] = fleet._streams[stream.id] = stream
+    fleet._peers = {("w1", peer.incarnation): peer for peer in (former, present)}
+    await fleet._compare(former, 0.0, 1.0)
+    assert [receipt.stream for receipt in worker.pings[0].receipts] == ["new"]
