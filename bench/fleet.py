@@ -133,8 +133,13 @@ class _Fleet:
     async def until(
         self, connection: FleetConnection, is_so: Callable[[dict[str, NodeStatus]], object]
     ) -> None:
+        """Until it is so for the workers that run, all of which have said how they are."""
         async with asyncio.timeout(_START_SECONDS):
-            while not is_so(await self.statuses(connection)):  # noqa: ASYNC110 - a state tells nobody
+            while True:
+                found = await self.statuses(connection)
+                running = {name for name, each in self.workers.items() if each.popen.poll() is None}
+                if running <= found.keys() and is_so(found):
+                    return
                 await asyncio.sleep(_LOOK_SECONDS)
 
 

@@ -140,6 +140,25 @@ def test_when_nothing_idle_is_left_no_further_agent_may_start() -> None:
     assert [each.parked for each in idle] == [True, False]
 
 
+def test_where_there_is_ample_room_a_measurement_counts_for_a_second() -> None:
+    machine, looks, now = Machine({1: 3_000_000_000}), 0, 0.0
+
+    def look(pids: Iterable[int]) -> MemoryUse | None:
+        nonlocal looks
+        looks += 1
+        return machine.look(pids)
+
+    limit = MemoryLimit(8_000_000_000, look, lambda: now)
+    for _ in range(3):
+        limit.check()
+    assert looks == 1
+    # Without ample room every request counts.
+    machine.sizes[2], now = 2_000_000_000, 1.0
+    for _ in range(3):
+        limit.check()
+    assert looks == 4
+
+
 def test_where_the_system_does_not_tell_there_is_no_limit_and_a_warning(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+import msgspec
+
 from dragoman.fleet.connection import FleetConnection, Received
 from dragoman.fleet.messages import (
     ACCEPTED_FORM,
+    BATCHES_FORM,
     BID_FORM,
     PONG_FORM,
     REQUEST_FORM,
@@ -84,6 +87,7 @@ class StrangeWorker:
                 await self.connection.answer(received, PONG_FORM.encode(pong))
             case Receipt(stream=stream, number=0) | Resend(stream=stream):
                 for data in self.batches(stream):
-                    await self.connection.publish(parts_subject(self.gateway), data)
+                    message = BATCHES_FORM.encode((msgspec.Raw(data),))
+                    await self.connection.publish(parts_subject(self.gateway), message)
             case _:
                 pass

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import random
 import subprocess
 import sys
@@ -88,6 +89,26 @@ async def test_a_cancel_reaches_the_agent_at_once(room: Machines) -> None:
     assert heard.text == "Working."
     await soon(until(lambda: not conversation.is_busy))
     await soon(until(lambda: running.streams == 0))
+
+
+async def test_a_cancel_before_the_worker_has_answered_frees_its_place_at_once(
+    room: Machines, caplog: pytest.LogCaptureFixture
+) -> None:
+    requested: list[bool] = []
+    running = await room.worker(
+        "w1",
+        wrapped=losing(lambda subject, _: subject.startswith("_INBOX") and bool(requested)),
+        fake=fake(room.folder / "agent"),
+    )
+    gateway = await room.gateway(wrapped=losing(lambda subject, _: _noting(requested, subject)))
+    with caplog.at_level(logging.INFO, "dragoman.frontends.worker"):
+        going = room.chat(gateway, "fake").begin(user(prompt(["say", "Never."])))
+        await soon(until(lambda: running.streams == 1))
+        await going.cancel()
+        await soon(until(lambda: running.streams == 0))
+    # The place was not kept until the confirmation was overdue.
+    assert "not confirmed" not in caplog.text
+    assert not _noted(room.folder / "agent", "session/prompt")
 
 
 class _Slow(Heard):

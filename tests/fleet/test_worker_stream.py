@@ -4,33 +4,67 @@ from __future__ import annotations
 
 import asyncio
 
-from dragoman.fleet.messages import BATCH_FORM, Batch, RequestMessage, StreamEnd
+from dragoman.fleet.messages import BATCH_FORM, BATCHES_FORM, Batch, RequestMessage, StreamEnd
+from dragoman.frontends.worker.batch_sender import BatchSender
 from dragoman.frontends.worker.stream import WorkerStream
 from dragoman.lm import Request, TextPart
-from fleet.machines import soon
+from fleet.machines import soon, until
 
 
 async def test_a_batch_that_is_on_its_way_when_the_worker_stops_is_sent_before_the_end() -> None:
     sent: list[Batch] = []
     begun, goes_on = asyncio.Event(), asyncio.Event()
 
-    async def send(data: bytes) -> None:
+    async def publish(gateway: str, data: bytes) -> None:
+        assert gateway == "g"
         begun.set()
         await goes_on.wait()
-        sent.append(BATCH_FORM.decode(data))
+        sent.extend(BATCH_FORM.decode(each) for each in BATCHES_FORM.decode(data))
 
-    stream = WorkerStream(RequestMessage("s", "g", "m", Request(())), send, lambda _: (), "i1")
+    sender = BatchSender(publish)
+    running = asyncio.create_task(sender.run())
+    stream = WorkerStream(RequestMessage("s", "g/1", "m", Request(())), sender.wake, lambda _: (), "i1")
     stream.report(TextPart("first"))
     await soon(begun.wait())
     stream.report(TextPart("second"))
-    ending = asyncio.create_task(stream.send_end(StreamEnd()))
+    ending = asyncio.create_task(sender.send_end(stream, StreamEnd()))
     await asyncio.sleep(0)
     goes_on.set()
     await soon(ending)
     stream.drop()
+    running.cancel()
     assert [(each.number, each.parts) for each in sent] == [
         (1, (TextPart("first"),)),
         (2, (TextPart("second"),)),
     ]
     assert [each.end for each in sent] == [None, StreamEnd()]
     assert {each.incarnation for each in sent} == {"i1"}
+
+
+async def test_streams_of_one_gateway_share_messages_up_to_a_size() -> None:
+    messages: list[tuple[str, list[Batch]]] = []
+    goes_on = asyncio.Event()
+
+    async def publish(gateway: str, data: bytes) -> None:
+        await goes_on.wait()
+        messages.append((gateway, [BATCH_FORM.decode(each) for each in BATCHES_FORM.decode(data)]))
+
+    sender = BatchSender(publish)
+    streams = [
+        WorkerStream(RequestMessage(f"s{n}", f"g{n % 2}/1", "m", Request(())), sender.wake, lambda _: (), "i")
+        for n in range(20)
+    ]
+    for stream in streams:
+        stream.report(TextPart("x" * 30_000))
+    running = asyncio.create_task(sender.run())
+    goes_on.set()
+    await soon(until(lambda: sum(len(batches) for _, batches in messages) == len(streams)))
+    running.cancel()
+    # Ten streams for each gateway: five of them fill a message.
+    assert [(gateway, len(batches)) for gateway, batches in messages] == [
+        ("g0", 5),
+        ("g0", 5),
+        ("g1", 5),
+        ("g1", 5),
+    ]
+    assert {each.stream for _, batches in messages for each in batches} == {each.id for each in streams}

@@ -88,3 +88,13 @@ def test_a_follower_gets_the_deadline_and_its_changes_until_it_forgets() -> None
     forget()
     set_deadline(7.0)
     assert [float(line.split()[1]) for line in lines] == [5.0, math.inf]
+
+
+def test_a_deadline_that_is_set_again_wakes_no_follower() -> None:
+    lines: list[bytes] = []
+    set_deadline(5.0)
+    forget = follow_deadline(lines.append)
+    set_deadline(5.01)
+    set_deadline(6.0)
+    forget()
+    assert [float(line.split()[1]) for line in lines] == [5.0, 6.0]

@@ -315,18 +315,20 @@ class FleetConnection:
         data: bytes,
         seconds: float,
         is_last: Callable[[bytes], bool] = lambda _: False,
+        first_seconds: float = 0.0,
     ) -> list[bytes]:
         """All answers to a message that come in time, up to the last. None if nobody listens.
 
-        `is_last` is called once with each answer.
+        `is_last` is called once with each answer. `first_seconds`: so long it waits for the first, if that is longer.
         """
         answers: list[bytes] = []
         done = asyncio.Event()
+        is_late = False
 
         def take(received: Received | None) -> None:
             if received is not None:
                 answers.append(received.data)
-            if received is None or is_last(received.data):
+            if received is None or is_last(received.data) or is_late:
                 done.set()
 
         reply = self._await_answers(take)
@@ -335,7 +337,11 @@ class FleetConnection:
                 await self.publish(subject, data, reply)
                 await done.wait()
         except TimeoutError:
-            pass
+            is_late = True
+            if not answers and first_seconds > seconds:
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(first_seconds - seconds):
+                        await done.wait()
         finally:
             self._answers.pop(reply, None)
         return answers

@@ -20,6 +20,7 @@ from dragoman.permissions.decide import Ask
 
 __all__ = [
     "ACCEPTED_FORM",
+    "BATCHES_FORM",
     "BATCH_FORM",
     "BATCH_START_FORM",
     "BID_FORM",
@@ -305,4 +306,6 @@ REQUEST_FORM, ACCEPTED_FORM, BATCH_FORM = Form(RequestMessage), Form(Accepted), 
 # A union is a type to msgspec, and none to mypy.
 STREAM_FORM: Form[StreamMessage] = Form(StreamMessage)  # type: ignore[arg-type]
 BATCH_START_FORM = Form(BatchStart)
+# One message with batches of several streams. Each is read on its own.
+BATCHES_FORM: Form[tuple[msgspec.Raw, ...]] = Form(tuple[msgspec.Raw, ...])
 PONG_FORM, STATUS_FORM = Form(Pong), Form(NodeStatus)

@@ -15,6 +15,8 @@ __all__ = ["boot_seconds", "follow_deadline", "set_deadline"]
 
 _deadline: float | None = None
 _followers: set[Callable[[bytes], None]] = set()
+# A change that is smaller changes nothing for a child, and to send it wakes every supervisor.
+_LEAST_SECONDS = 0.1
 
 
 def boot_seconds() -> float:
@@ -25,6 +27,8 @@ def boot_seconds() -> float:
 def set_deadline(at: float | None) -> None:
     """All children end at this time of `boot_seconds`, unless a later call says otherwise. None: there is no deadline."""
     global _deadline  # noqa: PLW0603 - see above
+    if at is not None and _deadline is not None and abs(at - _deadline) < _LEAST_SECONDS:
+        return
     _deadline = at
     for send in tuple(_followers):
         send(_line(at))

@@ -24,6 +24,7 @@ from dragoman.fleet.messages import (
     ACCEPTED_FORM,
     BATCH_FORM,
     BATCH_START_FORM,
+    BATCHES_FORM,
     BID_FORM,
     BID_REQUEST_FORM,
     PONG_FORM,
@@ -70,6 +71,8 @@ _ACCEPT_SECONDS = 1.5
 _BYTES_A_SECOND = 8 * 1024 * 1024
 # Workers that are known are waited for so long.
 _BID_SECONDS = 0.5
+# If none of them has answered by then: they are busy, and that is no reason to say that there is none.
+_FIRST_BID_SECONDS = 5.0
 _STATUS_SECONDS = 0.5
 _REFRESH_SECONDS = 5.0
 # A worker that has not said anything for so long is not there.
@@ -188,7 +191,7 @@ class Fleet:
             if self._connection is None:
                 connection = await self._stack.enter_async_context(self._connect())
                 self._stack.push_async_callback(
-                    await connection.subscribe(parts_subject(self._name), self._on_batch)
+                    await connection.subscribe(parts_subject(self._name), self._on_batches)
                 )
                 await connection.flush()
                 connection.on_reconnect.append(self._ping_soon)
@@ -294,7 +297,9 @@ class Fleet:
             return bool(awaited) and not missing
 
         asked = BID_REQUEST_FORM.encode(BidRequest(model, hinted))
-        await connection.collect(bids_subject(model), asked, _BID_SECONDS, is_last)
+        await connection.collect(
+            bids_subject(model), asked, _BID_SECONDS, is_last, _FIRST_BID_SECONDS if known else 0.0
+        )
         self._silent |= missing
         return bids
 
@@ -317,17 +322,13 @@ class Fleet:
         data = REQUEST_FORM.encode(message)
         stream = RemoteStream(message.stream, node)
         sent_at = self.clock()
-        for _ in range(2):
-            try:
-                answer = await connection.request(
-                    requests_subject(node), data, _ACCEPT_SECONDS + len(data) / _BYTES_A_SECOND
-                )
-                break
-            except NobodyThere:
-                return None
-            except NoAnswer:
-                continue
-        else:
+        try:
+            answer = await _asked(connection, node, data)
+        except asyncio.CancelledError:
+            # The worker may have accepted it, and would keep a place for it until it is confirmed.
+            await self._say(node, Cancel(stream.id))
+            raise
+        if answer is None:
             return None
         accepted = _read(ACCEPTED_FORM, answer, f"the answer of {node} to a request")
         if accepted is None:
@@ -375,18 +376,19 @@ class Fleet:
             except FleetUnavailable as error:
                 _log.debug("a message to %s was not sent: %s", node, error)
 
-    async def _on_batch(self, received: Received) -> None:
-        try:
-            batch = BATCH_FORM.decode(received.data)
-        except msgspec.MsgspecError as error:
-            self._fail_unread(received.data, error)
-            return
-        stream = self._streams.get(batch.stream)
-        # Of a stream that is over, or of another process with this name.
-        if stream is not None and stream.take(batch, len(received.data)):
-            await self._say(stream.node, Resend(stream.id, stream.window.number))
+    async def _on_batches(self, received: Received) -> None:
+        for data in _read(BATCHES_FORM, received.data, "a message with parts of responses") or ():
+            try:
+                batch = BATCH_FORM.decode(data)
+            except msgspec.MsgspecError as error:
+                self._fail_unread(data, error)
+                continue
+            stream = self._streams.get(batch.stream)
+            # Of a stream that is over, or of another process with this name.
+            if stream is not None and stream.take(batch, len(memoryview(data))):
+                await self._say(stream.node, Resend(stream.id, stream.window.number))
 
-    def _fail_unread(self, data: bytes, error: msgspec.MsgspecError) -> None:
+    def _fail_unread(self, data: msgspec.Raw, error: msgspec.MsgspecError) -> None:
         """A batch cannot be read. Sent again, it would be the same, so its stream fails."""
         _log.warning("parts of a response cannot be read: %s", error)
         try:
@@ -459,6 +461,19 @@ class Fleet:
                     stream.fail(died(peer.node))
             elif stream.window.is_behind(sent, had[stream.id]):
                 await self._say(peer.node, Resend(stream.id, stream.window.number))
+
+
+async def _asked(connection: FleetConnection, node: str, request: bytes) -> bytes | None:
+    """A worker's answer to a request. None: it has not got it, or does not answer."""
+    for _ in range(2):
+        try:
+            seconds = _ACCEPT_SECONDS + len(request) / _BYTES_A_SECOND
+            return await connection.request(requests_subject(node), request, seconds)
+        except NobodyThere:
+            return None
+        except NoAnswer:
+            continue
+    return None
 
 
 def _read(form: Form[_T], data: bytes, what: str) -> _T | None:

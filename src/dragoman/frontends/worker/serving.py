@@ -47,6 +47,7 @@ from dragoman.fleet.subjects import (
     requests_subject,
     streams_subject,
 )
+from dragoman.frontends.worker.batch_sender import BatchSender
 from dragoman.frontends.worker.permission_service import PermissionService
 from dragoman.frontends.worker.stream import WorkerStream
 from dragoman.journal.store import HeldElsewhere
@@ -128,6 +129,8 @@ class ServingWorker:
         # The models that this worker offers.
         self._offered: tuple[str, ...] = ()
         self._streams: dict[str, WorkerStream] = {}
+        self._sender = BatchSender(lambda gateway, data: self._publish(parts_subject(gateway), data))
+        self._sending: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         # When each gateway with streams was heard last.
         self._heard: dict[str, float] = {}
@@ -142,6 +145,7 @@ class ServingWorker:
 
     async def start(self) -> None:
         set_deadline(self._clock() + self._lease.seconds_left())
+        self._sending = asyncio.create_task(self._sender.run())
         name = self._lease.node
         await self._listen(streams_subject(name), self._on_stream)
         await self._listen(requests_subject(name), self._on_request)
@@ -171,8 +175,10 @@ class ServingWorker:
         self._ends.clear()
         for stream in tuple(self._streams.values()):
             if self._lease.seconds_left() > 0:
-                await stream.send_end(StreamEnd(ErrorMessage.of(error)))
+                await self._sender.send_end(stream, StreamEnd(ErrorMessage.of(error)))
             stream.give_up()
+        if self._sending is not None:
+            self._sending.cancel()
         for task in self._tasks:
             task.cancel()
         if self._tasks:
@@ -261,10 +267,7 @@ class ServingWorker:
         return model.named(message.request) if model is not None else ()
 
     def _open(self, message: RequestMessage) -> None:
-        async def send(data: bytes) -> None:
-            await self._publish(parts_subject(message.gateway.partition("/")[0]), data)
-
-        stream = WorkerStream(message, send, self.calls.pending, self._lease.incarnation)
+        stream = WorkerStream(message, self._sender.wake, self.calls.pending, self._lease.incarnation)
         self._streams[stream.id] = stream
         self.accepted += 1
         self._heard[stream.gateway] = self._clock()
@@ -278,7 +281,7 @@ class ServingWorker:
                 self._note(receipt)
             case Resend(stream=id_, after=after):
                 if (stream := self._streams.get(id_)) is not None:
-                    await stream.resend(after)
+                    await self._sender.resend(stream, after)
             case Cancel(stream=id_):
                 if (stream := self._streams.get(id_)) is not None:
                     stream.give_up()

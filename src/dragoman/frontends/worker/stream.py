@@ -1,15 +1,15 @@
-"""The worker's end of a stream: it takes the parts of one response and sends them in batches.
+"""The worker's end of a stream: it takes the parts of one response and makes batches of them.
 
-`report` never waits. Parts that are reported in one turn of the event loop, or within two milliseconds after another batch, go
-into one batch. A batch is sent while the window has room; then `drain` waits, and that pauses the agent's pipe. So a slow consumer costs one window here and one at its
-gateway.
+`report` never waits. The sender of the worker (`batch_sender`) takes the batches of all streams, while their windows have
+room. If a window is full, `drain` waits, and that pauses the agent's pipe. So a slow consumer costs one window here and one
+at its gateway.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 
 from dragoman.fleet.messages import BATCH_FORM, Batch, PendingMessage, RequestMessage, StreamEnd
 from dragoman.fleet.window import SendingWindow
@@ -20,8 +20,6 @@ __all__ = ["WorkerStream"]
 # Enough that the cost of a message hardly counts, and small enough that a slow gateway shows the first parts soon.
 _MOST_PARTS = 64
 _MOST_BYTES = 32 * 1024
-# Between two batches that are not full. A model that says a word every 20 ms never waits for it.
-_PAUSE_SECONDS = 0.002
 # Of a part whose size is not that of its text.
 _OTHER_BYTES = 512
 
@@ -32,13 +30,18 @@ class WorkerStream:
     def __init__(
         self,
         message: RequestMessage,
-        send: Callable[[bytes], Awaitable[None]],
+        wake: Callable[[WorkerStream], None],
         pending_of: Callable[[Sequence[Part]], tuple[PendingMessage, ...]],
         incarnation: str,
     ) -> None:
-        """`pending_of`: the permission requests behind the calls among some parts. `incarnation`: the worker's."""
+        """`wake`: there is something to send. `pending_of`: the permission requests behind the calls among some parts.
+
+        `incarnation` is the worker's.
+        """
         self.id = message.stream
         self.gateway = message.gateway
+        # The node that the gateway's process belongs to.
+        self.gateway_node = message.gateway.partition("/")[0]
         self.model = message.model
         self.window = SendingWindow()
         self.source = CancellationSource()
@@ -46,21 +49,17 @@ class WorkerStream:
         self.confirmed = asyncio.Event()
         # Whether the model still works on it.
         self.is_under_way = True
-        self._send = send
+        self._wake = wake
         self._pending_of = pending_of
         self._incarnation = incarnation
-        # Held while a batch is on its way out.
-        self._sending = asyncio.Lock()
         self._parts: deque[Part] = deque()
         self._queued = 0
         self._end: StreamEnd | None = None
         self._has_ended = False
         self._is_dropped = False
-        self._news = asyncio.Event()
         # Set when a `drain` may go on, and when nothing is left to do.
         self._room = asyncio.Event()
         self._done = asyncio.Event()
-        self._pumping = asyncio.create_task(self._pump())
 
     # The sink.
 
@@ -68,10 +67,10 @@ class WorkerStream:
         if not self._is_dropped:
             self._parts.append(part)
             self._queued += _size(part)
-            self._news.set()
+            self._wake(self)
 
     async def drain(self) -> None:
-        while not self._is_dropped and (not self.window.has_room or self._is_batch_full):
+        while not self._is_dropped and (not self.window.has_room or self.is_urgent):
             self._room.clear()
             await self._room.wait()
 
@@ -81,12 +80,10 @@ class WorkerStream:
         self.confirmed.set()
         self.window.note_receipt(number, consumed)
         self._room.set()
-        self._news.set()
-        self._check_done()
-
-    async def resend(self, after: int) -> None:
-        for data in self.window.after(after):
-            await self._send(data)
+        if self._parts or self._end is not None:
+            self._wake(self)
+        if self._has_ended and self.window.is_received:
+            self._done.set()
 
     def give_up(self) -> None:
         """The gateway wants no more: cancel the response, and send nothing."""
@@ -98,7 +95,6 @@ class WorkerStream:
         self._is_dropped = True
         self._parts.clear()
         self._queued = 0
-        self._pumping.cancel()
         self.confirmed.set()
         self._room.set()
         self._done.set()
@@ -110,49 +106,35 @@ class WorkerStream:
     async def finish(self, end: StreamEnd) -> None:
         """Send the end after all parts, and wait until the gateway has everything."""
         self._end = end
-        self._news.set()
+        self._wake(self)
         await self._done.wait()
 
-    async def send_end(self, end: StreamEnd) -> None:
-        """Send what was reported and this end, whether the window has room or not: the worker stops."""
-        async with self._sending:
-            if self._has_ended or self._is_dropped:
-                return
-            # It is not in the middle of a batch.
-            self._pumping.cancel()
-            self._end, self._has_ended = end, True
-            while self._end is not None:
-                batch = self._next()
-                # Not kept: nobody will be there to send it again.
-                self.window.number += 1
-                await self._send(BATCH_FORM.encode(batch))
-
-    # Sending.
+    # What the sender takes.
 
     @property
-    def _is_batch_full(self) -> bool:
-        return self._queued >= _MOST_BYTES or len(self._parts) >= _MOST_PARTS
+    def is_urgent(self) -> bool:
+        """Whether to wait for more parts would gain nothing."""
+        return self._end is not None or self._queued >= _MOST_BYTES or len(self._parts) >= _MOST_PARTS
 
-    async def _pump(self) -> None:
-        loop = asyncio.get_running_loop()
-        sent_at = 0.0
-        while True:
-            await self._news.wait()
-            self._news.clear()
-            pause = sent_at + _PAUSE_SECONDS - loop.time()
-            if pause > 0 and self._end is None and not self._is_batch_full:
-                await asyncio.sleep(pause)
-            while (self._parts or self._end is not None) and self.window.has_room:
-                async with self._sending:
-                    batch = self._next()
-                    data = BATCH_FORM.encode(batch)
-                    self.window.add(data)
-                    self._has_ended = batch.end is not None
-                    self._room.set()
-                    await self._send(data)
-                sent_at = loop.time()
-                if batch.end is not None:
-                    return
+    def batches(self) -> list[bytes]:
+        """What can be sent now. The window keeps it until there is a receipt."""
+        taken: list[bytes] = []
+        while (self._parts or self._end is not None) and self.window.has_room and not self._is_dropped:
+            taken.append(BATCH_FORM.encode(self._next()))
+            self.window.add(taken[-1])
+        self._room.set()
+        return taken
+
+    def last_batches(self, end: StreamEnd) -> list[bytes]:
+        """What was reported, and this end, whether the window has room or not: the worker stops."""
+        taken: list[bytes] = []
+        if not self._has_ended and not self._is_dropped:
+            self._end = end
+            while self._end is not None:
+                taken.append(BATCH_FORM.encode(self._next()))
+                # Not kept: nobody will be there to send it again.
+                self.window.number += 1
+        return taken
 
     def _next(self) -> Batch:
         parts: list[Part] = []
@@ -165,6 +147,7 @@ class WorkerStream:
         end = None
         if not self._parts:
             end, self._end = self._end, None
+            self._has_ended = end is not None
         return Batch(
             self.id,
             self.window.number + 1,
@@ -173,10 +156,6 @@ class WorkerStream:
             end,
             self._incarnation,
         )
-
-    def _check_done(self) -> None:
-        if self._has_ended and self.window.is_received:
-            self._done.set()
 
 
 def _size(part: Part) -> int:
