@@ -7,6 +7,7 @@ import asyncio
 import logging
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -44,7 +45,13 @@ async def _all(
             else:
                 shutil.rmtree(place, ignore_errors=True)
 
-    await asyncio.gather(*(work() for _ in range(jobs)))
+    working = asyncio.gather(*(work() for _ in range(jobs)))
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, working.cancel)
+    try:
+        await working
+    except asyncio.CancelledError:
+        # The fleets have ended.
+        sys.exit(128 + signal.SIGTERM)
     if waiting:
         print(f"There was no time for {len(waiting)} more.", flush=True)
     return report
