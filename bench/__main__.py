@@ -18,6 +18,7 @@ import msgspec
 from bench import (
     calls,
     fleet,
+    fleet_scale,
     held,
     identify,
     journal,
@@ -30,11 +31,12 @@ from bench import (
     streaming,
 )
 from bench.contestants import ELSEWHERE, HERE
-from bench.document import written
+from bench.document import replaced, written
 from bench.figures import Figure
 from bench.load import Failed
 from bench.machine import Surroundings, surroundings
 from bench.plot import drawn
+from bench.scale_page import calculated
 from bench.stage import LEFT_OUT, Measure, Scale, on_stage, options, run
 from bench.table import text_of
 
@@ -44,6 +46,7 @@ _ROOT = Path(__file__).parent.parent
 _RESULTS = _ROOT / "bench" / "results.json"
 _PLOT = _ROOT / "docs" / "images" / "bench.svg"
 _DOCUMENT = _ROOT / "docs" / "performance.md"
+_SCALE = _ROOT / "docs" / "fleet-scale.md"
 # Those that are easily disturbed first, while nothing else is loaded.
 _FIGURES: dict[str, Measure] = {
     "start": start.measure,
@@ -58,6 +61,7 @@ _FIGURES: dict[str, Measure] = {
     "journal": journal.measure,
     "policy": policy.measure,
     "fleet": fleet.measure,
+    "fleet_scale": fleet_scale.measure,
 }
 
 
@@ -117,7 +121,8 @@ def main() -> None:
     _RESULTS.write_bytes(msgspec.json.format(results, indent=1) + b"\n")
     _PLOT.write_text(drawn(figures, where))
     _DOCUMENT.write_text(written(_DOCUMENT.read_text(), figures, where))
-    print("written: bench/results.json, docs/images/bench.svg, docs/performance.md")
+    _SCALE.write_text(replaced(_SCALE.read_text(), calculated(figures)))
+    print("written: bench/results.json, docs/images/bench.svg, docs/performance.md, docs/fleet-scale.md")
 
 
 if __name__ == "__main__":

@@ -21,11 +21,13 @@ from dragoman.journal.event import JournalStarted
 from dragoman.journal.events import AnyEvent, StampedEvent
 from dragoman.journal.jetstream.journals import JetStreamJournals
 
+__all__ = ["stored_turn"]
+
 _PROGRAM = Path(sys.executable).parent / "nats-server"
 _TIMES = 300
 
 
-def _turn(number: int) -> list[StampedEvent]:
+def stored_turn(number: int) -> list[StampedEvent]:
     prompt, answer = NormalPrompt(f"prompt {number} " * 20), NormalAnswer(f"answer {number} " * 50)
     keeps = 2 * (number - 1)
     events: list[AnyEvent] = [
@@ -88,7 +90,7 @@ async def _journals(store: JetStreamJournals, other: JetStreamJournals) -> None:
 
     async def append(number: int) -> None:
         nonlocal head
-        head = await store.append("long", head, _turn(number + 1))
+        head = await store.append("long", head, stored_turn(number + 1))
 
     await _measured("append of a turn", append)
     await store.release("long")
