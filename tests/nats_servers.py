@@ -15,6 +15,8 @@ _MOST_LOOKS = 500
 # Below those that systems choose for connections.
 _PORTS = (15_000, 32_000)
 _RANDOM = SystemRandom()
+# Those that this process has given out. Some are used much later.
+_GIVEN: set[int] = set()
 
 
 def free_port() -> int:
@@ -23,7 +25,9 @@ def free_port() -> int:
         port = _RANDOM.randint(*_PORTS)
         with socket.socket() as taken, suppress(OSError):
             taken.bind(("127.0.0.1", port))
-            return port
+            if port not in _GIVEN:
+                _GIVEN.add(port)
+                return port
     raise OSError("no port is free")
 
 

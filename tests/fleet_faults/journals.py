@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -12,7 +14,7 @@ import msgspec
 from dragoman.fleet.connection import FleetConnection
 from dragoman.fleet.lease import LeaseRecord
 from dragoman.fleet.stored import StoredMessage, stored_after
-from dragoman.fleet.subjects import JOURNAL_SUBJECTS, JOURNALS, LEASE_SUBJECTS
+from dragoman.fleet.subjects import JOURNAL_SUBJECTS, JOURNALS, LEASE_SUBJECTS, LEASES
 from dragoman.journal.jetstream.head import JournalHead
 from fleet_faults.talk import Talk
 from fleet_faults.world import LEASE_HISTORY
@@ -30,6 +32,9 @@ __all__ = [
 
 # Between a server that stores and one that expires; all have one clock here.
 _CLOCK_SECONDS = 0.2
+# For a mirror to notice that its source has another leader, and to catch up.
+_MIRROR_SECONDS = 15.0
+_LOOK_SECONDS = 0.25
 
 
 @dataclass(frozen=True)
@@ -64,9 +69,15 @@ async def read_writes(connection: FleetConnection) -> dict[str, list[JournalWrit
 
 async def read_leases(connection: FleetConnection, lease_seconds: float) -> tuple[list[LeaseLife], bool]:
     """The lives, and whether the history has all renewals. A mirror that lags misses some: a life may be longer then."""
-    messages = await stored_after(connection, LEASE_HISTORY, f"{LEASE_SUBJECTS}.*")
-    numbers = [message.sequence for message in messages]
-    is_whole = not numbers or len(numbers) == numbers[-1]
+    stored = (await connection.js.stream_info(LEASES)).state.last_seq
+    limit = time.monotonic() + _MIRROR_SECONDS
+    while True:
+        messages = await stored_after(connection, LEASE_HISTORY, f"{LEASE_SUBJECTS}.*")
+        # One that was cut off from its source stops early: the last renewals are missing, too.
+        is_whole = len(messages) >= stored
+        if is_whole or time.monotonic() > limit:
+            break
+        await asyncio.sleep(_LOOK_SECONDS)
     lives = lives_of(
         [(_stored_at(message), message.subject.rpartition(".")[2], _record(message)) for message in messages],
         lease_seconds,
