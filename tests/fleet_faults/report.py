@@ -45,7 +45,9 @@ class FleetReport:
             f"{len(self._outcomes)} runs, {len(self._happened)} faults, {turns} turns, "
             f"{failed} ended with an error, {self.broken} runs broken"
         )
-        return "\n".join([*lines, "", counts])
+        checked = sum(o.has_all_leases for o in self._outcomes)
+        leases = f"In {checked} of the runs the history of leases was complete: every claim was checked against it."
+        return "\n".join([*lines, "", counts, leases])
 
     def json(self) -> str:
         return json.dumps(

@@ -55,6 +55,8 @@ class FleetOutcome:
     turns: int = 0
     failed: int = 0
     seconds: float = 0.0
+    # Whether the history of leases was complete, so that every claim was checked against it.
+    has_all_leases: bool = False
     # The logs of all nodes, for whoever looks into it.
     logs: str = ""
 
@@ -73,6 +75,7 @@ class FleetRun:
         self.spoilt: set[int] = set()
         # Of those, the latter: what a worker could not store before its fence is lost.
         self.fenced: set[int] = set()
+        self.has_all_leases = False
 
     async def drive(self) -> None:
         await self.world.start()
@@ -232,7 +235,7 @@ class FleetRun:
         self.broken += broken_in(account)
         async with self.world.connection("admin", "admin") as connection:
             writes = await read_writes(connection)
-            leases, are_all = await read_leases(connection, self.plan.lease_seconds)
+            leases, self.has_all_leases = await read_leases(connection, self.plan.lease_seconds)
         async with (
             self.world.connection("gateway", "reader") as connection,
             NodeLease.held(connection, "reader", "gateway") as lease,
@@ -241,7 +244,7 @@ class FleetRun:
         self.broken += found.broken
         for journal, messages in writes.items():
             lives = {life.incarnation: life for life in leases}
-            self.broken += one_history(journal, messages, lives, are_all=are_all)
+            self.broken += one_history(journal, messages, lives, are_all=self.has_all_leases)
         self.broken += former_owners_shown(self.talks, writes, found.places)[:_MOST_SHOWN]
         for chat in chats:
             lost = [
@@ -278,5 +281,6 @@ async def run_plan(plan: FleetPlan, folder: Path) -> FleetOutcome:
         len(turns),
         sum(bool(turn.failure) for turn in turns),
         time.monotonic() - began,
+        run.has_all_leases,
         logs,
     )
