@@ -46,11 +46,12 @@ export class Served {
   /**
    * `proxy`: whether a TLS proxy is before it, and what that does with Host: "keep" or "rewrite".
    * `settings` are lines for the configuration, `console` and `model` for the console and each model; `options` are for the fake agent.
+   * `workers` are names: then it is a gateway of a fleet, and they run the agents.
    */
-  static async start({ proxy, console = '', settings = '', model = '', options = {} } = {}) {
+  static async start({ proxy, console = '', settings = '', model = '', options = {}, workers = [] } = {}) {
     const served = new Served();
     try {
-      await served.#start({ proxy, console, settings, model, options });
+      await served.#start({ proxy, console, settings, model, options, workers });
     } catch (error) {
       await served.stop();
       throw new Error(`${error.message}\n${served.screen}`, { cause: error });
@@ -60,6 +61,10 @@ export class Served {
 
   folder = mkdtempSync(path.join(tmpdir(), 'dragoman-console-'));
   screen = '';
+  // For `serve`.
+  serveOptions = [];
+  // Other commands that run beside it.
+  nodes = [];
   // Also where the runner ends this process before `stop`.
   #remove = () => rmSync(this.folder, { recursive: true, force: true, maxRetries: 5 });
 
@@ -71,7 +76,7 @@ export class Served {
     return path.join(this.folder, ...names);
   }
 
-  async #start({ proxy, console, settings, model, options }) {
+  async #start({ proxy, console, settings, model, options, workers }) {
     for (const name of ['home', 'state', 'agent', 'work']) {
       mkdirSync(this.at(name));
     }
@@ -86,21 +91,55 @@ export class Served {
         `[models.demo]\nkind = "acp"\nagent = "demo"\ncommand = ${JSON.stringify(demo)}\ncwd = "${this.at('work')}"\n${model}\n` +
         `[models.agent]\nkind = "acp"\ncommand = ${JSON.stringify(agent)}\ncwd = "${this.at('work')}"\n${model}\n`,
     );
+    if (workers.length) {
+      await this.#startFleet(workers);
+    }
     await this.#launch(0);
+  }
+
+  async #startFleet(workers) {
+    const table = /\[fleet\]\s+url = "[^"]+"\s+credentials = "[^"]+"/;
+    const [found] = await this.#node(['fleet', 'up', '--port', '0'], table);
+    const file = this.at('dragoman.toml');
+    writeFileSync(file, `${readFileSync(file, 'utf8')}\n${found.replaceAll('\r', '')}\n`);
+    const made = await this.#node(['fleet', 'credentials', 'worker', ...workers], new RegExp(`${workers.at(-1)}\\.creds`));
+    await made.child.stop();
+    for (const name of workers) {
+      await this.#node(['worker', '--name', name], /to the fleet at/);
+    }
+    this.serveOptions = ['--name', 'gateway-1'];
+  }
+
+  /** Starts a command that goes on, and waits for what it says. */
+  async #node(words, says) {
+    let said = '';
+    const child = this.command(words, ({ text }) => {
+      said += text ?? '';
+    });
+    this.nodes.push(child);
+    const found = await until(says, () => says.exec(said)).catch((error) => {
+      throw new Error(`${error.message}: ${said}`, { cause: error });
+    });
+    return Object.assign(found, { child });
+  }
+
+  /** A command of Dragoman in a terminal, with the home, the configuration and the state of this server. */
+  command(words, heard) {
+    const command = [DRAGOMAN, ...words, '--config', this.at('dragoman.toml'), '--state-dir', this.at('state')];
+    return new Child([path.join(HERE, 'terminal_relay.py'), ...command], {
+      env: { PATH: process.env.PATH, HOME: this.at('home'), TERM: 'xterm-256color', LANG: 'C.UTF-8', SHELL: '/bin/sh' },
+      heard,
+    });
   }
 
   async #launch(wanted) {
     this.exit = undefined;
     this.pid = undefined;
     this.screen = '';
-    const command = [DRAGOMAN, 'serve', '--port', String(wanted), '--config', this.at('dragoman.toml'), '--state-dir', this.at('state')];
-    this.terminal = new Child([path.join(HERE, 'terminal_relay.py'), ...command], {
-      env: { PATH: process.env.PATH, HOME: this.at('home'), TERM: 'xterm-256color', LANG: 'C.UTF-8', SHELL: '/bin/sh' },
-      heard: ({ pid, text, exit }) => {
-        this.pid ??= pid;
-        this.screen += text ?? '';
-        this.exit = exit ?? this.exit;
-      },
+    this.terminal = this.command(['serve', '--port', String(wanted), ...this.serveOptions], ({ pid, text, exit }) => {
+      this.pid ??= pid;
+      this.screen += text ?? '';
+      this.exit = exit ?? this.exit;
     });
     const [, port] = await until('the address', () => this.#fails() || /serving at http:\/\/127\.0\.0\.1:(\d+)\/v1/.exec(this.screen));
     this.port = Number(port);
@@ -157,6 +196,9 @@ export class Served {
 
   async stop() {
     await this.terminal?.stop();
+    for (const node of this.nodes.reverse()) {
+      await node.stop();
+    }
     await this.proxy?.stop();
     this.#remove();
   }

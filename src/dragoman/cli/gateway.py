@@ -40,6 +40,7 @@ class Gateway:
     responses: JetStreamResponses
     fleet: Fleet
     cancels: GatewayCancels
+    other_nodes: FleetNodes
 
     @classmethod
     @asynccontextmanager
@@ -65,6 +66,7 @@ class Gateway:
                         responses,
                         fleet,
                         GatewayCancels(connection),
+                        FleetNodes(connection, node),
                     )
                 finally:
                     await fleet.close()
@@ -81,7 +83,6 @@ class Gateway:
         async def say_status(received: Received) -> None:
             await self.connection.answer(received, STATUS_FORM.encode(self._status()))
 
-        models.other_nodes = FleetNodes(self.connection, node)
         forget = await self.connection.subscribe(GATEWAY_STATUS, say_status)
         try:
             async with (

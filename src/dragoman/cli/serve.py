@@ -71,6 +71,7 @@ def run(arguments: Namespace, context: CommandContext) -> int:
             redaction=context.redaction,
             store=gateway.journals if gateway is not None else None,
             fleet=gateway.fleet if gateway is not None else None,
+            other_nodes=gateway.other_nodes if gateway is not None else None,
         )
         try:
             journals = models.journals

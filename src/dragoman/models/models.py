@@ -54,13 +54,15 @@ class Models:
         store: JournalStore | None = None,
         key: bytes | None = None,
         fleet: Fleet | None = None,
+        other_nodes: OtherNodes | None = None,
     ) -> None:
         """With a state folder, conversations with agents outlive this process, and so do approvals and what was learnt.
 
         `max_memory` is in bytes, and of all agents together. `database` is that of the state folder, if the caller has it
         open: then the caller closes it. Secrets in `redaction` are masked in journals. `store` and `key` are those of a
         fleet: conversations are in that store, and markers and call ids are signed with that key. With `fleet`, the models
-        of its workers are models here, too; the caller closes it.
+        of its workers are models here, too; the caller closes it. `other_nodes` are those of the fleet that this process is
+        a node of.
         """
         self._store = store
         self._given_key = key
@@ -82,8 +84,7 @@ class Models:
         self._conversing: dict[str, Conversing] = {}
         self._offering: dict[str, OfferingModel] = {}
         self._recalling: dict[str, Recalling] = {}
-        # The other nodes of the fleet, if this process is one of its nodes.
-        self.other_nodes: OtherNodes | None = None
+        self.other_nodes = other_nodes
         self._remote_models: dict[str, Remote] = {}
         self._on_offer: Callable[[str], None] | None = None
 
