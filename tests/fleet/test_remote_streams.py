@@ -211,6 +211,19 @@ async def test_no_worker_is_unavailable_at_once(room: Machines) -> None:
     assert "dragoman worker" in failed.value.sentence
 
 
+async def test_requests_of_one_moment_are_spread_over_the_workers(room: Machines) -> None:
+    workers = [
+        await room.worker(f"w{number}", fake=fake(room.folder / f"agent{number}")) for number in range(3)
+    ]
+    gateway = await room.gateway()
+    chats = [room.chat(gateway, "fake").begin(user(prompt(["say", "Here."], ["hang"]))) for _ in range(6)]
+    for chat in chats:
+        await chat.until(lambda heard: "Here." in heard.text)
+    assert [worker.streams for worker in workers] == [2, 2, 2]
+    for chat in chats:
+        await chat.cancel()
+
+
 async def test_a_full_fleet_is_rate_limited_with_a_time_to_wait(room: Machines) -> None:
     folder = room.folder / "agent"
     running = await room.worker("w1", WorkerLimits(max_agents=1), fake=fake(folder))

@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from typing import Protocol, TypeVar
 
@@ -160,6 +161,8 @@ class Fleet:
         self._streams: dict[str, RemoteStream] = {}
         self._peers: dict[tuple[str, str], WorkerPeer] = {}
         self._nodes: dict[str, tuple[float, NodeStatus]] = {}
+        # Requests to each worker that it has not answered yet.
+        self._opening: Counter[str] = Counter()
         # Workers that did not answer when they were last asked for a bid.
         self._silent: set[str] = set()
         self._refreshing: asyncio.Task[None] | None = None
@@ -304,11 +307,11 @@ class Fleet:
         return bids
 
     @property
-    def streams_with(self) -> dict[str, int]:
-        """How many streams there are with each worker."""
-        counts: dict[str, int] = {}
+    def streams_with(self) -> Mapping[str, int]:
+        """How many streams there are with each worker, and requests that it has not answered yet."""
+        counts = Counter(self._opening)
         for peer in self._peers.values():
-            counts[peer.node] = counts.get(peer.node, 0) + len(peer.streams)
+            counts[peer.node] += len(peer.streams)
         return counts
 
     # Streams.
@@ -322,12 +325,15 @@ class Fleet:
         data = REQUEST_FORM.encode(message)
         stream = RemoteStream(message.stream, node)
         sent_at = self.clock()
+        self._opening[node] += 1
         try:
             answer = await _asked(connection, node, data)
         except asyncio.CancelledError:
             # The worker may have accepted it, and would keep a place for it until it is confirmed.
             await self._say(node, Cancel(stream.id))
             raise
+        finally:
+            self._opening[node] -= 1
         if answer is None:
             return None
         accepted = _read(ACCEPTED_FORM, answer, f"the answer of {node} to a request")
