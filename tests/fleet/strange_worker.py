@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-import msgspec
-
 from dragoman.fleet.connection import FleetConnection, Received
 from dragoman.fleet.messages import (
     ACCEPTED_FORM,
@@ -87,7 +85,7 @@ class StrangeWorker:
                 await self.connection.answer(received, PONG_FORM.encode(pong))
             case Receipt(stream=stream, number=0) | Resend(stream=stream):
                 for data in self.batches(stream):
-                    message = BATCHES_FORM.encode((msgspec.Raw(data),))
+                    message = BATCHES_FORM.encode((data,))
                     await self.connection.publish(parts_subject(self.gateway), message)
             case _:
                 pass

@@ -150,6 +150,44 @@ async def test_n4_a_slow_client_costs_one_window_and_its_agent_waits(room: Machi
     assert len(heard.text) == size * count + len("End.")
 
 
+@pytest.mark.parametrize("drains", [False, True])
+async def test_n4_a_client_that_pauses_at_the_end_gets_the_whole_answer(
+    room: Machines, monkeypatch: pytest.MonkeyPatch, *, drains: bool
+) -> None:
+    """The gateway has everything, and its client has not: the worker keeps the stream, and a drain waits for it."""
+    monkeypatch.setattr("dragoman.backends.remote.fleet.PING_SECONDS", 0.05)
+    words = "".join(f"word{n} " for n in range(3_000))
+    running = await room.worker("w1", story=script(room.folder, {"do": [{"say": words, "pace": 100_000}]}))
+    serving = running.worker.serving
+    assert serving is not None
+    slow = _Slow()
+    going = room.chat(await room.gateway(), "story").begin(user("tell"), heard=slow)
+    await going.until(lambda heard: heard.parts)
+    [stream] = serving._streams.values()
+    await soon(until(lambda: not stream.is_under_way))
+    if drains:
+        running.worker.drain()
+    for _ in range(3):
+        pinged = serving._heard[stream.gateway]
+        await soon(until(lambda pinged=pinged: serving._heard[stream.gateway] > pinged))
+    slow.goes_on.set()
+    assert (await going.end()).text == words
+    if drains:
+        await soon(running.task)
+
+
+async def test_numbers_of_any_size_cross_machines(room: Machines) -> None:
+    """JSON has no largest integer, and an agent's call may have any. One that failed would stop the worker's other streams."""
+    await room.worker("w1", fake=fake(room.folder / "agent"))
+    chat = room.chat(await room.gateway(), "fake")
+    heard = await chat.do(["call", "look", {"word": 2**70}], ["say", "Done."])
+    [call] = heard.message().calls
+    assert call.input == {"word": 2**70}
+    assert (await chat.give(result(call, "a thing"))).text.endswith("Done.")
+    # The history with the call goes to the worker again.
+    assert await chat.echo()
+
+
 async def test_nothing_is_lost_or_doubled_when_messages_are_lost_in_both_directions(room: Machines) -> None:
     chance = random.Random(7)  # noqa: S311 - losses, not secrets
     lost: list[str] = []

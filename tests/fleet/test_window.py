@@ -18,9 +18,13 @@ def test_a_batch_is_kept_until_there_is_a_receipt_for_it() -> None:
     assert (window.number, window.kept_bytes) == (2, 6)
     window.note_receipt(1, 3)
     assert window.after(0) == (b"two",)
-    assert not window.is_received
+    assert not window.is_consumed
     window.note_receipt(2, 3)
-    assert window.is_received
+    assert window.after(0) == ()
+    # It has arrived; its consumer has not taken it yet.
+    assert not window.is_consumed
+    window.note_receipt(2, 6)
+    assert window.is_consumed
 
 
 def test_n4_a_full_window_takes_no_batch_until_the_consumer_has_consumed_some() -> None:
@@ -149,4 +153,4 @@ def test_every_part_arrives_once_and_in_order_over_a_channel_that_loses_messages
         for name in ("send", "deliver", "deliver", "consume", "ping"):
             step(name)
     assert arrived == parts
-    assert sender.is_received
+    assert sender.is_consumed

@@ -53,6 +53,9 @@ __all__ = [
 
 _T = TypeVar("_T")
 
+# Begins a message in JSON. No message in msgpack begins with this byte.
+_AS_JSON = b"\xc1"
+
 
 class Form(Generic[_T]):
     """Encodes and decodes messages of one type."""
@@ -60,6 +63,7 @@ class Form(Generic[_T]):
     def __init__(self, type_: type[_T]) -> None:
         self._encoder = msgspec.msgpack.Encoder()
         self._decoder = msgspec.msgpack.Decoder(type_)
+        self._json_decoder = msgspec.json.Decoder(type_)
 
     def encode(self, message: _T) -> bytes:
         try:
@@ -67,9 +71,14 @@ class Form(Generic[_T]):
         except UnicodeEncodeError:
             # Single surrogates, which have no UTF-8: U+FFFD in their place, as in JSON.
             return self._encoder.encode(mended_value(msgspec.to_builtins(message, builtin_types=(bytes,))))
+        except OverflowError:
+            # An integer of more than 64 bits, which JSON allows in the arguments of a call.
+            return _AS_JSON + msgspec.json.encode(mended_value(msgspec.to_builtins(message)))
 
     def decode(self, data: bytes) -> _T:
         """Raises `msgspec.MsgspecError` for what is no such message."""
+        if data.startswith(_AS_JSON):
+            return self._json_decoder.decode(data[len(_AS_JSON) :])
         return self._decoder.decode(data)
 
 
@@ -307,5 +316,5 @@ REQUEST_FORM, ACCEPTED_FORM, BATCH_FORM = Form(RequestMessage), Form(Accepted), 
 STREAM_FORM: Form[StreamMessage] = Form(StreamMessage)  # type: ignore[arg-type]
 BATCH_START_FORM = Form(BatchStart)
 # One message with batches of several streams. Each is read on its own.
-BATCHES_FORM: Form[tuple[msgspec.Raw, ...]] = Form(tuple[msgspec.Raw, ...])
+BATCHES_FORM: Form[tuple[bytes, ...]] = Form(tuple[bytes, ...])
 PONG_FORM, STATUS_FORM = Form(Pong), Form(NodeStatus)

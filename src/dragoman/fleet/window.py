@@ -44,9 +44,9 @@ class SendingWindow:
         return sum(map(len, self._kept.values()))
 
     @property
-    def is_received(self) -> bool:
-        """Whether there is a receipt for everything that was sent."""
-        return not self._kept
+    def is_consumed(self) -> bool:
+        """Whether everything that was sent has arrived and is consumed: a slow consumer may have it before it."""
+        return not self._kept and self._consumed == self._sent
 
     def add(self, data: bytes) -> None:
         """Keep the next batch, which has the number `number + 1`. Only while there is room."""

@@ -391,10 +391,10 @@ class Fleet:
                 continue
             stream = self._streams.get(batch.stream)
             # Of a stream that is over, or of another process with this name.
-            if stream is not None and stream.take(batch, len(memoryview(data))):
+            if stream is not None and stream.take(batch, len(data)):
                 await self._say(stream.node, Resend(stream.id, stream.window.number))
 
-    def _fail_unread(self, data: msgspec.Raw, error: msgspec.MsgspecError) -> None:
+    def _fail_unread(self, data: bytes, error: msgspec.MsgspecError) -> None:
         """A batch cannot be read. Sent again, it would be the same, so its stream fails."""
         _log.warning("parts of a response cannot be read: %s", error)
         try:
@@ -463,7 +463,8 @@ class Fleet:
         for stream in streams:
             sent = pong.sent.get(stream.id)
             if sent is None:
-                if stream.id in self._streams:
+                # A worker forgets a stream whose end has arrived, if the receipt for it was lost.
+                if stream.id in self._streams and not stream.has_end:
                     stream.fail(died(peer.node))
             elif stream.window.is_behind(sent, had[stream.id]):
                 await self._say(peer.node, Resend(stream.id, stream.window.number))

@@ -34,6 +34,8 @@ class RemoteStream:
         self._batches: deque[TakenBatch] = deque()
         # Of the batches that wait here.
         self.held_bytes = 0
+        # Whether everything has arrived.
+        self.has_end = False
         self._error: LanguageModelError | None = None
         self._news = asyncio.Event()
 
@@ -56,6 +58,7 @@ class RemoteStream:
             self.fail(_sends_too_much(self.node))
             return False
         self._batches.append(TakenBatch(batch, size))
+        self.has_end = batch.end is not None
         self.held_bytes += size
         self._news.set()
         return False

@@ -7,14 +7,16 @@ what all streams have reported meanwhile. A stream that speaks alone is never de
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Sequence
 
-import msgspec
-
-from dragoman.fleet.messages import BATCHES_FORM, StreamEnd
+from dragoman.fleet.messages import BATCHES_FORM, ErrorMessage, StreamEnd
 from dragoman.frontends.worker.stream import WorkerStream
+from dragoman.lm import LanguageModelError
 
 __all__ = ["BatchSender"]
+
+_log = logging.getLogger(__name__)
 
 # Between two messages, unless a batch is full. With 200 streams of 50 parts a second, ten parts share a message.
 _PAUSE_SECONDS = 0.001
@@ -56,7 +58,11 @@ class BatchSender:
                 if self._timer is not None:
                     self._timer.cancel()
                     self._timer = None
-                await self._send_waiting()
+                try:
+                    await self._send_waiting()
+                except Exception:
+                    # All streams of the worker need this task. Gateways ask for what was not sent.
+                    _log.exception("a message with parts of responses was not sent")
                 self._sent_at = loop.time()
 
     async def resend(self, stream: WorkerStream, after: int) -> None:
@@ -72,18 +78,34 @@ class BatchSender:
         streams, self._waiting = self._waiting, {}
         by_node: dict[str, list[bytes]] = {}
         for stream in streams:
-            by_node.setdefault(stream.gateway_node, []).extend(stream.batches())
+            by_node.setdefault(stream.gateway_node, []).extend(_batches(stream))
         for node, batches in by_node.items():
             await self._send(node, batches)
 
     async def _send(self, node: str, batches: Sequence[bytes]) -> None:
-        together: list[msgspec.Raw] = []
+        together: list[bytes] = []
         size = 0
         for batch in batches:
-            together.append(msgspec.Raw(batch))
+            together.append(batch)
             size += len(batch)
             if size >= _MESSAGE_BYTES:
                 await self._publish(node, BATCHES_FORM.encode(tuple(together)))
                 together, size = [], 0
         if together:
             await self._publish(node, BATCHES_FORM.encode(tuple(together)))
+
+
+def _batches(stream: WorkerStream) -> list[bytes]:
+    """What a stream can send now. A stream that reports what cannot be sent ends with an error, and concerns no other."""
+    try:
+        return stream.batches()
+    except Exception as error:
+        _log.exception("parts of a response cannot be sent")
+        failed = LanguageModelError(
+            "internal",
+            f"The response has a part that cannot be sent: {type(error).__name__}: {error}.",
+            hint="Please report this as a fault of Dragoman, with the worker's log.",
+            public="The response has a part that cannot be sent.",
+        )
+        stream.fail(StreamEnd(ErrorMessage.of(failed)))
+        return stream.batches()

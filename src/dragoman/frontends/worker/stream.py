@@ -82,7 +82,7 @@ class WorkerStream:
         self._room.set()
         if self._parts or self._end is not None:
             self._wake(self)
-        if self._has_ended and self.window.is_received:
+        if self._has_ended and self.window.is_consumed:
             self._done.set()
 
     def give_up(self) -> None:
@@ -104,10 +104,17 @@ class WorkerStream:
         return self._is_dropped
 
     async def finish(self, end: StreamEnd) -> None:
-        """Send the end after all parts, and wait until the gateway has everything."""
+        """Send the end after all parts, and wait until the gateway has shown everything."""
         self._end = end
         self._wake(self)
         await self._done.wait()
+
+    def fail(self, end: StreamEnd) -> None:
+        """Cancel the response, and send this end instead of what was reported and not sent."""
+        self._parts.clear()
+        self._queued = 0
+        self._end = end
+        self.source.cancel()
 
     # What the sender takes.
 
@@ -129,7 +136,8 @@ class WorkerStream:
         """What was reported, and this end, whether the window has room or not: the worker stops."""
         taken: list[bytes] = []
         if not self._has_ended and not self._is_dropped:
-            self._end = end
+            # The model may have finished: then that is the end, which the window had no room for.
+            self._end = self._end or end
             while self._end is not None:
                 taken.append(BATCH_FORM.encode(self._next()))
                 # Not kept: nobody will be there to send it again.
