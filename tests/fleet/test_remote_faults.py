@@ -5,16 +5,18 @@ from __future__ import annotations
 import asyncio
 import subprocess
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
+from typing import cast
 
 import pytest
 
 from dragoman.config import Config, FleetModel
-from dragoman.fleet.messages import ACCEPTED_FORM
+from dragoman.fleet.lease import NameTaken, NodeLease
+from dragoman.fleet.messages import ACCEPTED_FORM, REQUEST_FORM, STREAM_FORM, Cancel, RequestMessage
 from dragoman.fleet.streams import make_streams
-from dragoman.fleet.subjects import requests_subject
-from dragoman.lm import LanguageModelError, user
+from dragoman.fleet.subjects import requests_subject, streams_subject
+from dragoman.lm import LanguageModelError, Request, user
 from dragoman.models import Models
 from dragoman.store.errors import JournalStoreError
 from fake_agent.steps import open_gate, prompt
@@ -38,6 +40,47 @@ async def test_a_drain_that_takes_too_long_cuts_what_is_under_way_and_says_so(ro
     assert heard.text.startswith("Half")
     assert "w1, on which this conversation ran, stops" in heard.text
     assert "continues on another machine" in heard.text
+
+
+async def test_a_late_renewal_of_its_former_life_does_not_end_a_worker(
+    room: Machines, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dragoman.frontends.worker.worker._AGAIN_SECONDS", 0.01)
+    running = await room.worker("w1", story=script(room.folder, {"do": [{"say": "hi"}]}))
+    former = running.worker.serving
+    assert former is not None
+    hold, taken = running.worker._hold, ["Another worker named 'w1' runs."]
+
+    @asynccontextmanager
+    async def held() -> AsyncIterator[NodeLease]:
+        if taken:
+            raise NameTaken(taken.pop())
+        async with hold() as lease:
+            yield lease
+
+    running.worker._hold = held
+    cast("NodeLease", former._lease)._term.end()
+
+    def is_back() -> bool:
+        serving = running.worker.serving
+        return serving not in (None, former) and serving.has_started
+
+    await soon(until(is_back))
+    assert not taken
+    assert (await room.chat(await room.gateway(), "story").say("hello")).text == "hi"
+
+
+async def test_a_cancel_that_overtakes_its_request_counts(room: Machines) -> None:
+    """They come to two subjects, and a large request takes longer."""
+    running = await room.worker("w1", fake=fake(room.folder / "agent"))
+    connection = await room.connection("gate")
+    await connection.publish(streams_subject("w1"), STREAM_FORM.encode(Cancel("s1")))
+    await soon(until(lambda: "s1" in running.worker.serving._cancelled))  # type: ignore[union-attr]
+    for stream in ("s1", "s2"):
+        request = RequestMessage(stream, "gate/1", "fake", Request((user("hello"),)))
+        await connection.publish(requests_subject("w1"), REQUEST_FORM.encode(request))
+    await soon(until(lambda: running.streams))
+    assert running.served_requests == 1
 
 
 def test_a_model_of_a_fleet_that_is_not_configured_says_what_to_add() -> None:

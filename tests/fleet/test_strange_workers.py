@@ -236,3 +236,14 @@ async def test_a_batch_of_another_life_of_the_worker_is_not_shown(room: Machines
     await StrangeWorker(await room.connection("w1"), batches=batches).start()
     chat = room.chat(await room.gateway(), "strange")
     assert (await soon(chat.say("hello"))).text == "now"
+
+
+async def test_a_worker_whose_batches_can_never_be_read_fails_its_response(
+    room: Machines, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A batch that does not even name its stream is asked for again some times, and not for ever."""
+    monkeypatch.setattr("dragoman.backends.remote.fleet.PING_SECONDS", 0.02)
+    await StrangeWorker(await room.connection("w1"), batches=lambda _: (b"\x01",)).start()
+    chat = room.chat(await room.gateway(), "strange")
+    with pytest.raises(LanguageModelError, match="cannot be read here"):
+        await soon(chat.say("hello"))

@@ -64,6 +64,8 @@ _T = TypeVar("_T")
 _log = logging.getLogger(__name__)
 
 PING_SECONDS = 2.0
+# Pings in a row after which the same batch is asked for again. Many messages in a row are not lost by chance.
+_MOST_RESENDS = 8
 # Between two pings, if the first took long.
 _SHORTEST_WAIT = 0.01
 # A worker answers in milliseconds. Twice, because a message may be lost.
@@ -467,6 +469,10 @@ class Fleet:
                 if stream.id in self._streams and not stream.has_end:
                     stream.fail(died(peer.node))
             elif stream.window.is_behind(sent, had[stream.id]):
+                stream.resends += 1
+                if stream.resends > _MOST_RESENDS:
+                    # It arrives, and cannot be read.
+                    stream.fail(_unread(peer.node))
                 await self._say(peer.node, Resend(stream.id, stream.window.number))
 
 

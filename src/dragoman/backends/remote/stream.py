@@ -34,6 +34,8 @@ class RemoteStream:
         self._batches: deque[TakenBatch] = deque()
         # Of the batches that wait here.
         self.held_bytes = 0
+        # How many pings in a row have asked for the next batch again.
+        self.resends = 0
         # Whether everything has arrived.
         self.has_end = False
         self._error: LanguageModelError | None = None
@@ -59,6 +61,7 @@ class RemoteStream:
             return False
         self._batches.append(TakenBatch(batch, size))
         self.has_end = batch.end is not None
+        self.resends = 0
         self.held_bytes += size
         self._news.set()
         return False

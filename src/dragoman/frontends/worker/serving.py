@@ -9,6 +9,7 @@ import asyncio
 import logging
 import os
 import socket
+from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from typing import Protocol
@@ -65,6 +66,8 @@ _log = logging.getLogger(__name__)
 LISTENER_SECONDS = 16.0
 # Until a gateway confirms its request. It does so at once, and again with its next ping.
 _CONFIRM_SECONDS = 10.0
+# Cancellations that are remembered for requests which may still come.
+_MOST_CANCELLED = 256
 _TICK_SECONDS = 1.0
 # For what is under way when the worker stops. After a fence there is not much time.
 _STOP_SECONDS = 1.0
@@ -129,6 +132,8 @@ class ServingWorker:
         # The models that this worker offers.
         self._offered: tuple[str, ...] = ()
         self._streams: dict[str, WorkerStream] = {}
+        # Streams that were cancelled before their request was here.
+        self._cancelled: deque[str] = deque(maxlen=_MOST_CANCELLED)
         self._sender = BatchSender(lambda gateway, data: self._publish(parts_subject(gateway), data))
         self._sending: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -233,6 +238,8 @@ class ServingWorker:
             accepted = msgspec.structs.replace(accepted, error=ErrorMessage.of(refused))
         else:
             # The same request again: the answer to it was lost.
+            if message.stream in self._cancelled:
+                return
             if message.stream not in self._streams and self._lease.seconds_left() > 0:
                 refused_because = self._refusal(message)
                 if refused_because is not None:
@@ -285,6 +292,9 @@ class ServingWorker:
             case Cancel(stream=id_):
                 if (stream := self._streams.get(id_)) is not None:
                     stream.give_up()
+                else:
+                    # It may have overtaken its request, which is larger and comes to another subject.
+                    self._cancelled.append(id_)
             case Delivered(model=model, conversation=conversation, whole=whole):
                 if model in self._offered:
                     self._models.get(model).delivered(conversation, whole=whole)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from dragoman.fleet.connection import FleetConnection, FleetUnavailable
+from dragoman.fleet.lease import NameTaken
 from dragoman.frontends.worker.conversation_service import served_conversations
 from dragoman.frontends.worker.question_service import QuestionService
 from dragoman.frontends.worker.serving import HintedStore, Lease, ServingWorker, WorkerLimits
@@ -87,7 +88,8 @@ class Worker(Generic[_L]):
                         return
                     has_lived = True
                     _log.warning("the worker was fenced, and begins again")
-                except FleetUnavailable as error:
+                except (FleetUnavailable, NameTaken) as error:
+                    # In a later life, a late renewal of the former one looks like another node of this name.
                     if not has_lived:
                         raise
                     _log.warning("the worker cannot begin again yet: %s", error)
