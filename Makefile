@@ -63,9 +63,8 @@ test-long: $(VENV)/dev.stamp ## the long ones: end to end, through many processe
 test-faults: $(VENV)/dev.stamp ## faults in every state, one or two at a time, through real processes: hundreds of runs; ARGS="--seed 7" repeats one
 	@PYTHONPATH=tests $(BIN)/python -m faults $(ARGS)
 
-test-fleet: $(VENV)/dev.stamp ## a fleet's commands end to end; fleets on a cluster of NATS with faults of every role, under load; and the bridge's tests through a gateway; ARGS="--minutes 30"
-	@test -n "$(ARGS)" || $(BIN)/python -m pytest -q -n 2 -m long $(FLEET_TESTS)
-	@PYTHONPATH=tests $(BIN)/python -m fleet_faults $(ARGS)
+test-fleet: $(VENV)/dev.stamp ## a fleet's commands end to end; fleets on a cluster of NATS with faults of every role, under load; and the bridge's tests through a gateway; ARGS="--faults 500"
+	@PYTHONPATH=tests $(BIN)/python -m fleet_faults $(addprefix --beside ,$(FLEET_TESTS)) $(ARGS)
 
 soak: $(VENV)/dev.stamp ## fifty conversations for ten minutes; draws the bridge's memory in docs/images/soak.svg
 	@PYTHONPATH=tests $(BIN)/python -m faults.soak --plot docs/images/soak.svg $(ARGS)

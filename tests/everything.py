@@ -28,8 +28,7 @@ ROOT = Path(__file__).resolve().parents[1]
 Targets = Mapping[str, Mapping[str, str]]
 WHOLE: Targets = {
     "test-faults": {},
-    # Some 500 faults.
-    "test-fleet": {"ARGS": "--minutes 60"},
+    "test-fleet": {"ARGS": "--faults 500"},
     "soak": {},
     "fuzz": {},
     "mutants": {},

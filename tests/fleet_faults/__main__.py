@@ -11,10 +11,9 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 
-from fleet_faults.plan import CELLS, SHORT_SEEDS, FleetPlan, plan_of
+from fleet_faults.plan import CELLS, SHORT_SEEDS, FleetPlan, plan_of, seeds_for
 from fleet_faults.report import FleetReport
 from fleet_faults.run import run_plan
 
@@ -23,15 +22,12 @@ _ROOT = Path(__file__).parents[2]
 _SHORT_BRIDGE = ("turns", "calls", "permissions")
 
 
-async def _all(
-    plans: list[FleetPlan], folder: Path, jobs: int, seconds: float, *, keeps: bool
-) -> FleetReport:
+async def _all(plans: list[FleetPlan], folder: Path, jobs: int, *, keeps: bool) -> FleetReport:
     report = FleetReport()
     waiting = list(reversed(plans))
-    limit = time.monotonic() + seconds
 
     async def work() -> None:
-        while waiting and time.monotonic() < limit:
+        while waiting:
             plan = waiting.pop()
             place = folder / str(plan.seed)
             outcome = await run_plan(plan, place)
@@ -52,21 +48,22 @@ async def _all(
     except asyncio.CancelledError:
         # The fleets have ended.
         sys.exit(128 + signal.SIGTERM)
-    if waiting:
-        print(f"There was no time for {len(waiting)} more.", flush=True)
     return report
 
 
-def _bridge(*, is_short: bool) -> subprocess.Popen[bytes]:
-    """The bridge's tests, with the bridge on a worker."""
-    files = (
-        [f"tests/bridge/test_bridge_{name}.py" for name in _SHORT_BRIDGE] if is_short else ["tests/bridge"]
-    )
+def _pytest(*arguments: str, **environment: str) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
-        [sys.executable, "-m", "pytest", "-q", "-n", "2", "-p", "no:cacheprovider", *files],
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments],
         cwd=_ROOT,
-        env={**os.environ, "DRAGOMAN_BRIDGE": "fleet"},
+        env={**os.environ, **environment},
     )
+
+
+def _beside(files: list[str], *, is_short: bool) -> list[subprocess.Popen[bytes]]:
+    """Tests that wait as much as the faults do: these files, and the bridge's tests with the bridge on a worker."""
+    short = [f"tests/bridge/test_bridge_{name}.py" for name in _SHORT_BRIDGE]
+    bridge = _pytest("-n", "1", *(short if is_short else ["tests/bridge"]), DRAGOMAN_BRIDGE="fleet")
+    return [bridge, _pytest("-n", "1", "-m", "long", *files)] if files else [bridge]
 
 
 def main() -> int:
@@ -79,34 +76,42 @@ def main() -> int:
         choices=[" ".join(cell) for cell in CELLS],
         help="this one in every run, instead of those that it is the turn of; may be given again",
     )
-    parser.add_argument(
-        "--minutes", type=float, help="begin no run after this, and take as many seeds as there is time for"
-    )
-    parser.add_argument("--jobs", type=int, default=4, help="runs side by side (%(default)s)")
+    parser.add_argument("--faults", type=int, help="take as many seeds as have so many faults")
+    parser.add_argument("--jobs", type=int, default=5, help="runs side by side (%(default)s)")
     parser.add_argument("--json", type=Path, help="write the counts there")
     parser.add_argument(
         "--keep", type=Path, help="do not remove the folders of broken runs, and put them there"
     )
-    parser.add_argument("--only-faults", action="store_true", help="leave the bridge's tests out")
+    parser.add_argument("--only-faults", action="store_true", help="no other tests beside them")
+    parser.add_argument(
+        "--beside", action="append", default=[], metavar="FILE", help="tests to run at the same time"
+    )
     arguments = parser.parse_args()
-    bridge = None if arguments.only_faults or arguments.seed else _bridge(is_short=not arguments.minutes)
-    seeds = arguments.seed or list(range(10_000) if arguments.minutes else SHORT_SEEDS)
+    beside = (
+        []
+        if arguments.only_faults or arguments.seed
+        else _beside(arguments.beside, is_short=not arguments.faults)
+    )
+    seeds = arguments.seed or (seeds_for(arguments.faults) if arguments.faults else SHORT_SEEDS)
     logging.getLogger("dragoman").setLevel(logging.CRITICAL)
-    with tempfile.TemporaryDirectory(prefix="fleet-", ignore_cleanup_errors=True) as temporary:
-        report = asyncio.run(
-            _all(
-                [plan_of(seed, arguments.fault) for seed in seeds],
-                arguments.keep or Path(temporary),
-                arguments.jobs,
-                (arguments.minutes or 60) * 60,
-                keeps=arguments.keep is not None,
+    try:
+        with tempfile.TemporaryDirectory(prefix="fleet-", ignore_cleanup_errors=True) as temporary:
+            report = asyncio.run(
+                _all(
+                    [plan_of(seed, arguments.fault) for seed in seeds],
+                    arguments.keep or Path(temporary),
+                    arguments.jobs,
+                    keeps=arguments.keep is not None,
+                )
             )
-        )
-    print(report.table())
-    if arguments.json is not None:
-        arguments.json.write_text(report.json())
-    has_failed = bridge is not None and bridge.wait() != 0
-    return 1 if report.broken or has_failed else 0
+        print(report.table())
+        if arguments.json is not None:
+            arguments.json.write_text(report.json())
+        statuses = [process.wait() for process in beside]
+    finally:
+        for process in beside:
+            process.terminate()
+    return 1 if report.broken or any(statuses) else 0
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import pairwise
+from typing import Any
 
 import msgspec
 
@@ -22,12 +23,15 @@ from fleet_faults.world import LEASE_HISTORY
 __all__ = [
     "JournalWrite",
     "LeaseLife",
+    "Takeover",
+    "former_agents_at_work",
     "former_owners_shown",
     "lives_of",
     "one_history",
     "pid_of",
     "read_leases",
     "read_writes",
+    "takeovers_of",
 ]
 
 # Between a server that stores and one that expires; all have one clock here.
@@ -140,15 +144,22 @@ def one_history(
     return found
 
 
-def former_owners_shown(
-    talks: Iterable[Talk],
-    writes: Mapping[str, Sequence[JournalWrite]],
-    places: Mapping[str, tuple[str, int]],
-) -> list[str]:
-    """N2: words that came to a chat after another node had taken the conversation of the agent that said them.
+@dataclass(frozen=True)
+class Takeover:
+    """The conversation of an agent's process is another node's from then on."""
 
-    `places`: of words that are journalled, the journal and the number of the event.
-    """
+    journal: str
+    former: JournalHead
+    taken: JournalWrite
+
+    def __str__(self) -> str:
+        return f"{_owner(self.taken.head)} took {self.journal} from {_owner(self.former)}"
+
+
+def takeovers_of(
+    writes: Mapping[str, Sequence[JournalWrite]], places: Mapping[str, tuple[str, int]]
+) -> dict[int, Takeover]:
+    """By the id of the agent's process. `places`: of words that are journalled, the journal and the number of the event."""
     # The journal of each agent's process, and the head with which its last words were written.
     owned: dict[int, tuple[str, JournalHead]] = {}
     for word, (journal, sequence) in places.items():
@@ -158,32 +169,47 @@ def former_owners_shown(
         pid = pid_of(word)
         if pid not in owned or owned[pid][1].epoch < head.epoch:
             owned[pid] = journal, head
-    found = []
-    for talk in talks:
-        for word, heard_at in talk.heard_at.items():
-            if (pid := pid_of(word)) in owned:
-                journal, head = owned[pid]
-                # The message with the last events of a turn also releases the journal.
-                owners = {w.head.incarnation for w in writes[journal] if w.head.epoch == head.epoch} - {""}
-                # A node that releases a journal and claims it again begins another epoch, too.
-                taken = next(
-                    (
-                        write
-                        for write in writes[journal]
-                        if write.head.epoch > head.epoch
-                        and write.head.incarnation
-                        and write.head.incarnation not in owners
-                        and (owners or write.head.node != head.node)
-                    ),
-                    None,
-                )
-                if taken is not None and heard_at > taken.at + _CLOCK_SECONDS:
-                    late = heard_at - taken.at
-                    found.append(
-                        f"N2: {word} came to chat {talk.chat.name} {late:.2f} s after {_owner(taken.head)} took {journal} "
-                        f"from {_owner(head)}"
-                    )
+    found = {}
+    for pid, (journal, head) in owned.items():
+        # The message with the last events of a turn also releases the journal.
+        owners = {w.head.incarnation for w in writes[journal] if w.head.epoch == head.epoch} - {""}
+        # A node that releases a journal and claims it again begins another epoch, too.
+        taken = next(
+            (
+                write
+                for write in writes[journal]
+                if write.head.epoch > head.epoch
+                and write.head.incarnation
+                and write.head.incarnation not in owners
+                and (owners or write.head.node != head.node)
+            ),
+            None,
+        )
+        if taken is not None:
+            found[pid] = Takeover(journal, head, taken)
     return found
+
+
+def former_owners_shown(talks: Iterable[Talk], takeovers: Mapping[int, Takeover]) -> list[str]:
+    """N2: words that came to a chat after another node had taken the conversation of the agent that said them."""
+    return [
+        f"N2: {word} came to chat {talk.chat.name} {heard_at - takeover.taken.at:.2f} s after {takeover}"
+        for talk in talks
+        for word, heard_at in talk.heard_at.items()
+        if (takeover := takeovers.get(pid_of(word))) is not None
+        and heard_at > takeover.taken.at + _CLOCK_SECONDS
+    ]
+
+
+def former_agents_at_work(notes: Iterable[Mapping[str, Any]], takeovers: Mapping[int, Takeover]) -> list[str]:
+    """N3: agents that went on after another node had taken their conversation, whether anybody heard it or not."""
+    return [
+        f"N3: an agent said {note['params']} {note['at'] - takeover.taken.at:.2f} s after {takeover}"
+        for note in notes
+        if note["method"] == "said"
+        and (takeover := takeovers.get(note["pid"])) is not None
+        and note["at"] > takeover.taken.at + _CLOCK_SECONDS
+    ]
 
 
 def _owner(head: JournalHead) -> str:

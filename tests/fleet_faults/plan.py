@@ -11,7 +11,18 @@ from dataclasses import dataclass
 from random import Random
 from typing import Literal, TypeAlias, get_args
 
-__all__ = ["CELLS", "KINDS", "ROLES", "SHORT_SEEDS", "FleetFault", "FleetPlan", "Kind", "Role", "plan_of"]
+__all__ = [
+    "CELLS",
+    "GATEWAY_GONE",
+    "KINDS",
+    "ROLES",
+    "SHORT_SEEDS",
+    "FleetFault",
+    "FleetPlan",
+    "Kind",
+    "Role",
+    "plan_of",
+]
 
 Role: TypeAlias = Literal["worker", "gateway", "follower", "leader"]
 ROLES: tuple[Role, ...] = get_args(Role)
@@ -32,6 +43,8 @@ NATS_ROLES: tuple[Role, ...] = ("follower", "leader")
 CELLS: tuple[tuple[Role, Kind], ...] = tuple(
     (role, kind) for role in ROLES for kind in KINDS if role in NATS_ROLES or not kind.startswith("split")
 )
+# What a chat notes of a turn whose gateway has closed the connection.
+GATEWAY_GONE = "the gateway is gone"
 # With the usual times of a lease: elections of NATS take up to eight seconds, and a lease must outlive them.
 _USUAL_SECONDS, _HALF_SECONDS = 20, 10
 # Between two faults there is time for an answer.
@@ -53,6 +66,15 @@ class FleetFault:
     @property
     def is_long(self) -> bool:
         return self.kind.endswith("long")
+
+    def may_fail_with(self, failure: str) -> bool:
+        """Whether a turn may fail with these words because of it. What is shorter than a fence interrupts no answer."""
+        if self.is_long or (self.role, self.kind) == ("worker", "killed"):
+            return True
+        if self.role == "gateway" and self.kind in ("killed", "terminated"):
+            return failure == GATEWAY_GONE
+        # A request that begins in an election waits for it, and not for ever: on a busy machine that may take longer.
+        return self.role in NATS_ROLES and "store" in failure
 
     def seconds(self, lease_seconds: float) -> float:
         """How long it lasts. One that ends a process lasts until that has ended."""
@@ -96,5 +118,10 @@ def plan_of(seed: int, only: Sequence[str] = ()) -> FleetPlan:
     )
 
 
+def seeds_for(faults: int) -> tuple[int, ...]:
+    """The first seeds whose runs have so many faults."""
+    return tuple(range(-(-faults // _FAULTS_OF_A_RUN)))
+
+
 # Those of CI: every cell once.
-SHORT_SEEDS: tuple[int, ...] = tuple(range(-(-len(CELLS) // _FAULTS_OF_A_RUN)))
+SHORT_SEEDS = seeds_for(len(CELLS))

@@ -16,7 +16,15 @@ from faults.invariants import Account, broken_in, by_method
 from faults.journals import journalled_in, lost_words
 from faults.world import until
 from fleet_faults.cluster import NatsServer
-from fleet_faults.journals import former_owners_shown, one_history, pid_of, read_leases, read_writes
+from fleet_faults.journals import (
+    former_agents_at_work,
+    former_owners_shown,
+    one_history,
+    pid_of,
+    read_leases,
+    read_writes,
+    takeovers_of,
+)
 from fleet_faults.plan import FleetFault, FleetPlan
 from fleet_faults.talk import Talk
 from fleet_faults.world import FleetNode, FleetWorld
@@ -130,6 +138,11 @@ class FleetRun:
             self.fenced |= agents if is_fenced else set()
         happened.failures = [
             turn.failure for talk in self.talks for turn in talk.turns if turn.failure and turn.ended > began
+        ]
+        self.broken += [
+            f"{fault}: a turn failed that had to go on: {failure}"
+            for failure in dict.fromkeys(happened.failures)
+            if not fault.may_fail_with(failure)
         ]
 
     def _node(self, fault: FleetFault) -> FleetNode:
@@ -245,7 +258,9 @@ class FleetRun:
         for journal, messages in writes.items():
             lives = {life.incarnation: life for life in leases}
             self.broken += one_history(journal, messages, lives, are_all=self.has_all_leases)
-        self.broken += former_owners_shown(self.talks, writes, found.places)[:_MOST_SHOWN]
+        takeovers = takeovers_of(writes, found.places)
+        self.broken += former_owners_shown(self.talks, takeovers)[:_MOST_SHOWN]
+        self.broken += former_agents_at_work(self.world.notes(), takeovers)[:_MOST_SHOWN]
         for chat in chats:
             lost = [
                 word

@@ -15,7 +15,8 @@ from faults.chat import WORD, Chat, script
 from vscode.editor import Answer
 
 if TYPE_CHECKING:
-    from fleet_faults.world import FleetNode, FleetWorld
+    from fleet_faults.plan import GATEWAY_GONE
+from fleet_faults.world import FleetNode, FleetWorld
 
 __all__ = ["Talk", "Turn"]
 
@@ -133,7 +134,7 @@ class Talk:
             assert not gateway.is_up or gateway.lives != lives or gateway.is_spoilt, (
                 f"{gateway.name} lives and has closed a connection: {answer.reply}"
             )
-            turn.failure = "the gateway is gone"
+            turn.failure = GATEWAY_GONE
         elif isinstance(answer.reply, ErrorResponse):
             chat.complain(answer)
             turn.failure = answer.reply.error.message

@@ -10,8 +10,15 @@ from typing import cast
 from dragoman.fleet.lease import LeaseRecord
 from dragoman.journal.jetstream.head import JournalHead, ListedInfo
 from faults.chat import Chat
-from fleet_faults.journals import JournalWrite, former_owners_shown, lives_of, one_history
-from fleet_faults.plan import CELLS, SHORT_SEEDS, plan_of
+from fleet_faults.journals import (
+    JournalWrite,
+    former_agents_at_work,
+    former_owners_shown,
+    lives_of,
+    one_history,
+    takeovers_of,
+)
+from fleet_faults.plan import CELLS, GATEWAY_GONE, SHORT_SEEDS, plan_of
 from fleet_faults.proxy import Proxy
 from fleet_faults.talk import Talk
 from fleet_faults.world import FleetWorld
@@ -116,11 +123,38 @@ def test_one_history_is_in_order() -> None:
     assert "wrote without a lease" in one_history("j", without, _LIVES)[0]
 
 
+_PLACES = {"«A0.0@7.1»": ("j", 1)}
+_TAKEN = {"j": [_write(1, 1, "w1 a", 1, 1, 1), _write(26, 2, "w2 b", last=1)]}
+
+
 def test_n2_words_of_a_former_owner_are_found() -> None:
-    writes = {"j": [_write(1, 1, "w1 a", 1, 1, 1), _write(26, 2, "w2 b", last=1)]}
+    takeovers = takeovers_of(_TAKEN, _PLACES)
     talk = Talk(Chat("A"), cast("FleetWorld", None), Random(0))  # noqa: S311 - a test
     talk.heard_at = {"«A0.0@7.1»": 1.0, "«A1.0@7.2»": 20.0}
-    places = {"«A0.0@7.1»": ("j", 1)}
-    assert former_owners_shown([talk], writes, places) == []
+    assert former_owners_shown([talk], takeovers) == []
     talk.heard_at["«A1.0@7.3»"] = 27.0
-    assert "«A1.0@7.3» came to chat A 1.00 s after w2 b" in former_owners_shown([talk], writes, places)[0]
+    assert "«A1.0@7.3» came to chat A 1.00 s after w2 b" in former_owners_shown([talk], takeovers)[0]
+
+
+def test_n3_work_of_a_former_owners_agent_is_found_though_nobody_heard_it() -> None:
+    takeovers = takeovers_of(_TAKEN, _PLACES)
+    notes = [
+        {"method": "said", "params": "«A1.0@7.2»", "pid": 7, "at": 25.0},
+        {"method": "said", "params": "«A1.0@8.1»", "pid": 8, "at": 30.0},
+    ]
+    assert former_agents_at_work(notes, takeovers) == []
+    notes.append({"method": "said", "params": "«A1.0@7.3»", "pid": 7, "at": 27.0})
+    assert "said «A1.0@7.3» 1.00 s after w2 b" in former_agents_at_work(notes, takeovers)[0]
+
+
+def test_what_is_shorter_than_a_fence_interrupts_no_answer() -> None:
+    lost, store = "The machine w1 no longer answers.", "The fleet's store cannot be used now."
+    faults = {str(fault): fault for seed in SHORT_SEEDS for fault in plan_of(seed).faults}
+    assert {name for name, fault in faults.items() if fault.may_fail_with(lost)} == {
+        "worker killed",
+        *(name for name in faults if name.endswith("long")),
+    }
+    assert faults["leader killed"].may_fail_with(store)
+    assert not faults["worker terminated"].may_fail_with(store)
+    assert faults["gateway terminated"].may_fail_with(GATEWAY_GONE)
+    assert not faults["gateway suspended"].may_fail_with(GATEWAY_GONE)
