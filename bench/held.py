@@ -58,7 +58,7 @@ async def measure(stage: Stage, scale: Scale) -> Figure:
 async def _held(stage: Stage, one: Running, steps: tuple[int, ...], seconds: int) -> dict[str, float]:
     held = {"held": 0.0, "cores": 0.0, "p95": 0.0}
     for streams in steps:
-        lags, cores = await paced(stage, one, streams, seconds)
+        lags, cores, _ = await paced(stage, one, streams, seconds)
         late = percentile(lags, 0.95)
         if late > _BEHIND_SECONDS:
             break

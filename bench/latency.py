@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from typing import NamedTuple
 
 from bench.agents import PART
 from bench.contestants import ALONE, FLOOR, HTTP, NOTHING, OURS, STDIO, Running
@@ -16,7 +17,7 @@ from bench.figures import Column, Figure, Goal, Row, percentile
 from bench.processes import tree_cpu_seconds
 from bench.stage import Scale, Stage, alone
 
-__all__ = ["RATE", "measure", "paced"]
+__all__ = ["RATE", "Paced", "measure", "paced"]
 
 RATE = 50
 _STREAMS = (1, 20)
@@ -27,6 +28,15 @@ _COLUMNS = (
     Column("p99", "p99 ms", 2),
     Column("cpu", "CPU µs/part", 0),
 )
+
+
+class Paced(NamedTuple):
+    # Of all streams together, without the first third of each.
+    lags: list[float]
+    # CPU seconds for a second of them.
+    cpu: float
+    # Parts a second of the slowest stream: an agent that has to wait falls behind its pace.
+    slowest: float
 
 
 async def measure(stage: Stage, scale: Scale) -> Figure:
@@ -42,7 +52,7 @@ async def measure(stage: Stage, scale: Scale) -> Figure:
                 )
                 if measured is None:
                     continue
-                heard, cpu = measured
+                heard, cpu, _ = measured
                 kept = samples.setdefault((one.name, one.way, streams), {})
                 kept.setdefault("p50", []).append(percentile(heard, 0.5) * 1e3)
                 kept.setdefault("p99", []).append(percentile(heard, 0.99) * 1e3)
@@ -72,8 +82,8 @@ def _case(way: str, streams: int) -> str:
 
 async def paced(
     stage: Stage, one: Running, streams: int, seconds: int, on_begun: Callable[[], object] = lambda: None
-) -> tuple[list[float], float]:
-    """The latencies of all streams together, without the first third of each; and CPU seconds for a second of them.
+) -> Paced:
+    """Ask for streams at a pace.
 
     Every conversation has begun before it is counted: starting agents is not what is measured. `on_begun` is called then.
     """
@@ -91,7 +101,11 @@ async def paced(
     before = tree_cpu_seconds(one.pid)
     heard = await asyncio.gather(*(one.consumer.ask(history) for history in histories))
     cpu = (tree_cpu_seconds(one.pid) - before) / seconds
-    return [lag for each in heard for lag in each.lags[len(each.lags) // 3 :]], cpu
+    return Paced(
+        [lag for each in heard for lag in each.lags[len(each.lags) // 3 :]],
+        cpu,
+        min((each.parts - 1) / (each.ended - each.first) for each in heard),
+    )
 
 
 if __name__ == "__main__":

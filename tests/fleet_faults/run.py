@@ -84,10 +84,11 @@ class FleetRun:
         # Of those, the latter: what a worker could not store before its fence is lost.
         self.fenced: set[int] = set()
         self.has_all_leases = False
+        self.going: list[asyncio.Task[None]] = []
 
     async def drive(self) -> None:
         await self.world.start()
-        going = [asyncio.create_task(talk.go_on()) for talk in self.talks]
+        self.going = going = [asyncio.create_task(talk.go_on()) for talk in self.talks]
         try:
             await self._answered(time.time())
             for fault in self.plan.faults:
@@ -107,7 +108,10 @@ class FleetRun:
         """Wait until every chat has an answer to something that it asked after this moment. Returns how long it took."""
 
         def are_all() -> bool:
-            # A chat that has found something wrong has ended.
+            for task in self.going:
+                if task.done():
+                    # A chat that has found something wrong has ended; one that fails itself says why.
+                    task.result()
             return all(talk.broken or talk.has_answer_since(since) for talk in self.talks)
 
         waiting = ", ".join(talk.chat.name for talk in self.talks if not talk.has_answer_since(since))

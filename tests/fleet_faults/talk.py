@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from dragoman.jsonrpc import ConnectionClosed, ErrorResponse
 from faults.chat import WORD, Chat, script
+from fleet_faults.plan import GATEWAY_GONE
 from vscode.editor import Answer
 
 if TYPE_CHECKING:
-    from fleet_faults.plan import GATEWAY_GONE
-from fleet_faults.world import FleetNode, FleetWorld
+    from fleet_faults.world import FleetNode, FleetWorld
 
 __all__ = ["Talk", "Turn"]
 
