@@ -37,6 +37,7 @@ __all__ = [
     "boot_seconds",
     "find_lease",
     "live_incarnations",
+    "live_leases",
 ]
 
 _log = logging.getLogger(__name__)
@@ -312,8 +313,16 @@ async def find_lease(connection: FleetConnection, node: str) -> LeaseRecord | No
 
 
 async def live_incarnations(connection: FleetConnection) -> dict[str, str]:
-    """The incarnation of each node that lives. A replica may answer: it is for people and choices, not for take-overs."""
-    found: dict[str, str] = {}
+    """The incarnation of each node that lives, as `live_leases` has it."""
+    return {node: record.incarnation for node, (record, _) in (await live_leases(connection)).items()}
+
+
+async def live_leases(connection: FleetConnection) -> dict[str, tuple[LeaseRecord, StoredMessage]]:
+    """The lease of each node that lives, and its message. Raises `FleetUnavailable` or `NoAnswer`.
+
+    A replica may answer: it is for people and choices, not for take-overs.
+    """
+    found: dict[str, tuple[LeaseRecord, StoredMessage]] = {}
     for stored in await heads_of_all(connection, LEASES, f"{LEASE_SUBJECTS}.*"):
         try:
             record = _record(stored)
@@ -321,7 +330,7 @@ async def live_incarnations(connection: FleetConnection) -> dict[str, str]:
             _log.info("a node is left out: %s", error)
             continue
         if record is not None:
-            found[stored.subject.rpartition(".")[2]] = record.incarnation
+            found[stored.subject.rpartition(".")[2]] = record, stored
     return found
 
 

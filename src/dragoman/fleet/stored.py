@@ -24,8 +24,10 @@ from dragoman.fleet.connection import FleetConnection, FleetUnavailable, NoAnswe
 __all__ = [
     "ANSWER_SECONDS",
     "ELECTION_SECONDS",
+    "TIME",
     "RefusedByServer",
     "StoredMessage",
+    "StreamInfo",
     "WrongSequence",
     "as_stored",
     "erase",
@@ -38,6 +40,7 @@ __all__ = [
     "stored_after",
     "stored_at",
     "stored_since",
+    "stream_info",
     "through_election",
 ]
 
@@ -57,7 +60,10 @@ _AGAIN_SECONDS = 0.25
 # What one request reads at most. More is read by further requests.
 _BATCH = 1_000
 _BATCH_BYTES = 16 * 1024 * 1024
+# When the message was stored, in an answer to a direct read.
+TIME = "Nats-Time-Stamp"
 _PENDING = "Nats-Num-Pending"
+_NOT_FOUND = 404
 
 
 class WrongSequence(Exception):
@@ -231,31 +237,74 @@ async def _subjects_of(connection: FleetConnection, stream: str, subjects: str) 
     """All subjects with messages that fit."""
     found: dict[str, int] = {}
     while True:
-        wanted = json.dumps({"subjects_filter": subjects, "offset": len(found)}).encode()
-        try:
-            answer = await connection.request(
-                f"{connection.api}.STREAM.INFO.{stream}", wanted, ANSWER_SECONDS
-            )
-        except NobodyThere as error:
-            raise _no_stream(stream) from error
-        info = msgspec.json.decode(answer, type=_StreamInfo)
-        if info.state is None:
+        info = await stream_info(connection, stream, subjects, len(found))
+        if info is None:
             raise _no_stream(stream)
-        page = info.state.subjects or {}
-        found |= page
-        if not page or len(found) >= info.total:
+        found |= info.state.subjects
+        if not info.state.subjects or len(found) >= info.total:
             return list(found)
 
 
-class _StreamState(msgspec.Struct):
-    subjects: dict[str, int] | None = None
+class _StreamState(msgspec.Struct, frozen=True):
+    messages: int = 0
+    bytes: int = 0
+    # How many messages each subject has: one page of them.
+    subjects: dict[str, int] = {}
 
 
-class _StreamInfo(msgspec.Struct):
-    # None: there is no such stream.
-    state: _StreamState | None = None
-    # How many subjects there are on all pages.
+class _StreamConfig(msgspec.Struct, frozen=True):
+    num_replicas: int = 1
+
+
+class _Peer(msgspec.Struct, frozen=True):
+    name: str = ""
+    offline: bool = False
+    lag: int = 0
+
+
+class _Cluster(msgspec.Struct, frozen=True):
+    leader: str | None = None
+    replicas: tuple[_Peer, ...] = ()
+
+
+class _ApiError(msgspec.Struct, frozen=True):
+    code: int = 0
+    description: str = ""
+
+
+class StreamInfo(msgspec.Struct, frozen=True):
+    """What JetStream says of a stream, as far as it is used here."""
+
+    state: _StreamState = _StreamState()
+    config: _StreamConfig = _StreamConfig()
+    cluster: _Cluster = _Cluster()
+    # How many subjects fit, on all pages.
     total: int = 0
+    error: _ApiError | None = None
+
+
+async def stream_info(
+    connection: FleetConnection, stream: str, subjects: str, offset: int, seconds: float = ANSWER_SECONDS
+) -> StreamInfo | None:
+    """The state of a stream, with the subjects that fit, from this one on. None: there is no such stream.
+
+    Raises `NoAnswer` or `FleetUnavailable`.
+    """
+    request = json.dumps({"subjects_filter": subjects, "offset": offset}).encode()
+    try:
+        answer = await connection.request(f"{connection.api}.STREAM.INFO.{stream}", request, seconds)
+        info = msgspec.json.decode(answer, type=StreamInfo)
+    except NobodyThere as error:
+        raise FleetUnavailable("NATS has no JetStream, or this account may not use it.") from error
+    except msgspec.MsgspecError as error:
+        raise FleetUnavailable(
+            f"JetStream describes {stream} in a form that is not known: {error}."
+        ) from error
+    if info.error is None:
+        return info
+    if info.error.code != _NOT_FOUND:
+        raise FleetUnavailable(f"JetStream refuses: {info.error.description}.")
+    return None
 
 
 def _no_stream(stream: str) -> FleetUnavailable:
