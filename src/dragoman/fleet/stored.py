@@ -29,13 +29,16 @@ __all__ = [
     "StoredMessage",
     "StreamInfo",
     "WrongSequence",
-    "as_stored",
+    "any_stored",
     "erase",
     "first_stored",
     "heads_of_all",
     "last_of_each",
     "last_stored",
+    "message_at",
     "naming_errors",
+    "nearest_stored",
+    "next_stored",
     "put",
     "stored_after",
     "stored_at",
@@ -143,7 +146,7 @@ async def last_stored(
     with naming_errors(f"{subject} could not be read within {seconds:g} seconds"):
         try:
             async with asyncio.timeout(seconds):
-                return as_stored(await connection.js.get_last_msg(stream, subject))
+                return _as_stored(await connection.js.get_last_msg(stream, subject))
         except nats.js.errors.NotFoundError as error:
             _check_found(stream, error)
             return None
@@ -162,17 +165,7 @@ async def stored_after(
     connection: FleetConnection, stream: str, subject: str, sequence: int = 0
 ) -> list[StoredMessage]:
     """All messages of a subject after this one, in order."""
-    found: list[StoredMessage] = []
-    while True:
-        batch = await _direct(
-            connection,
-            stream,
-            {"next_by_subj": subject, "seq": sequence + 1, "batch": _BATCH, "max_bytes": _BATCH_BYTES},
-        )
-        found += batch
-        if not batch or batch[-1].headers.get(_PENDING) == "0":
-            return found
-        sequence = batch[-1].sequence
+    return await _all_pages(connection, stream, {"next_by_subj": subject, "seq": sequence + 1})
 
 
 async def first_stored(
@@ -186,39 +179,32 @@ async def stored_since(
     connection: FleetConnection, stream: str, subjects: str, start: datetime
 ) -> list[StoredMessage]:
     """All messages of these subjects that were stored since then, in order."""
-    first = await _direct(
-        connection,
-        stream,
-        {
-            "next_by_subj": subjects,
-            "start_time": start.isoformat(),
-            "batch": _BATCH,
-            "max_bytes": _BATCH_BYTES,
-        },
-    )
-    if not first or first[-1].headers.get(_PENDING) == "0":
-        return first
-    return [*first, *await stored_after(connection, stream, subjects, first[-1].sequence)]
+    return await _all_pages(connection, stream, {"next_by_subj": subjects, "start_time": start.isoformat()})
 
 
 async def last_of_each(
     connection: FleetConnection, stream: str, subjects: Sequence[str]
 ) -> list[StoredMessage]:
     """The last messages of these subjects, which may have wildcards; at most 1,024 in all."""
-    found: dict[str, StoredMessage] = {}
-    sequence = 0
-    while subjects:
-        # They come in the order of the stream. What is replaced meanwhile comes again, later.
-        batch = await _direct(
-            connection,
-            stream,
-            {"multi_last": list(subjects), "seq": sequence + 1, "batch": _BATCH, "max_bytes": _BATCH_BYTES},
-        )
-        found |= {message.subject: message for message in batch}
-        if not batch or batch[-1].headers.get(_PENDING) == "0":
-            break
-        sequence = batch[-1].sequence
-    return list(found.values())
+    if not subjects:
+        return []
+    found = await _all_pages(connection, stream, {"multi_last": list(subjects), "seq": 1})
+    # What is replaced while this reads comes again, on a later page.
+    return list({message.subject: message for message in found}.values())
+
+
+async def _all_pages(
+    connection: FleetConnection, stream: str, request: dict[str, object]
+) -> list[StoredMessage]:
+    """What a request finds, in the order of the stream. A page after the first begins behind the last message."""
+    found: list[StoredMessage] = []
+    while True:
+        page = await _direct(connection, stream, {**request, "batch": _BATCH, "max_bytes": _BATCH_BYTES})
+        found += page
+        if not page or page[-1].headers.get(_PENDING) == "0":
+            return found
+        request = {**request, "seq": page[-1].sequence + 1}
+        request.pop("start_time", None)
 
 
 async def heads_of_all(connection: FleetConnection, stream: str, subjects: str) -> list[StoredMessage]:
@@ -337,6 +323,47 @@ def _direct_message(received: Received) -> StoredMessage:
     return StoredMessage(int(headers["Nats-Sequence"]), headers["Nats-Subject"], received.data, headers)
 
 
+# The following read from the server that answers first, which may be a moment behind, and from the stream's leader if that
+# one has nothing.
+
+
+async def nearest_stored(connection: FleetConnection, stream: str, subject: str) -> StoredMessage | None:
+    """The last message of a subject."""
+    found = await last_of_each(connection, stream, [subject])
+    return found[0] if found else await last_stored(connection, stream, subject)
+
+
+async def any_stored(connection: FleetConnection, stream: str, subjects: str) -> StoredMessage | None:
+    """The first message whose subject fits."""
+    found = await first_stored(connection, stream, subjects, 1)
+    return found[0] if found else await next_stored(connection, stream, subjects)
+
+
+async def message_at(connection: FleetConnection, stream: str, sequence: int) -> StoredMessage | None:
+    """The message with this sequence number. None: it is gone."""
+    found = await stored_at(connection, stream, sequence)
+    return found or await _of_leader(connection, stream, sequence)
+
+
+async def next_stored(
+    connection: FleetConnection, stream: str, subjects: str, after: int = 0
+) -> StoredMessage | None:
+    """The first message after this one whose subject fits, as the leader has it."""
+    return await _of_leader(connection, stream, after + 1, subjects)
+
+
+async def _of_leader(
+    connection: FleetConnection, stream: str, sequence: int, subjects: str | None = None
+) -> StoredMessage | None:
+    with naming_errors(f"{subjects or sequence} could not be read in time"):
+        try:
+            return _as_stored(
+                await connection.js.get_msg(stream, sequence, subject=subjects, next=subjects is not None)
+            )
+        except nats.js.errors.NotFoundError:
+            return None
+
+
 async def erase(connection: FleetConnection, stream: str, sequence: int) -> None:
     """Delete a message, and overwrite it in the server's files. Does nothing if it is gone."""
     with naming_errors("a deletion was not answered in time"):
@@ -357,7 +384,7 @@ def _check_found(stream: str, error: nats.js.errors.APIError) -> None:
         raise RefusedByServer(f"NATS has no stream {stream}. Run `dragoman fleet init`.") from error
 
 
-def as_stored(message: RawStreamMsg) -> StoredMessage:
+def _as_stored(message: RawStreamMsg) -> StoredMessage:
     return StoredMessage(
         message.seq or 0, message.subject or "", message.data or b"", dict(message.headers or {})
     )
