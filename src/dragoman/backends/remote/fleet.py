@@ -43,6 +43,7 @@ from dragoman.fleet.messages import (
     Resend,
     StreamMessage,
 )
+from dragoman.fleet.placement import Place
 from dragoman.fleet.settings import FleetSettings
 from dragoman.fleet.subjects import (
     STATUS,
@@ -56,7 +57,7 @@ from dragoman.lm import LanguageModelError
 from dragoman.permissions.grants import Grants
 from dragoman.process.deadline import boot_seconds
 
-__all__ = ["Fleet", "HintStore", "KnownPlace", "Unwilling", "WorkerPeer", "died"]
+__all__ = ["Fleet", "HintStore", "Unwilling", "WorkerPeer", "died"]
 
 _T = TypeVar("_T")
 
@@ -81,29 +82,10 @@ _FORGET_SECONDS = 16.0
 _ABSENT_SECONDS = 5.0
 
 
-class KnownPlace(Protocol):
-    """Where a journal is, as the store says it."""
-
-    @property
-    def owner(self) -> str:
-        """The node that owns it; "" if it is free."""
-        ...
-
-    @property
-    def is_live(self) -> bool:
-        """Whether the lease of the owner lives."""
-        ...
-
-    @property
-    def last_node(self) -> str:
-        """The node that owns it, or owned it last."""
-        ...
-
-
 class HintStore(Protocol):
     """A store that knows where conversations are: `journal.jetstream`."""
 
-    async def place_of(self, journal: str) -> KnownPlace | None: ...
+    async def place_of(self, journal: str) -> Place | None: ...
 
     async def hinted(self, keys: Sequence[str]) -> list[str]:
         """The conversations under these keys of the index, those of earlier keys first."""
@@ -210,7 +192,7 @@ class Fleet:
         if self.store is None:
             return None
         place = await self.store.place_of(conversation)
-        return place.owner if place is not None and place.is_live and is_node_name(place.owner) else None
+        return place.owner if place is not None and is_node_name(place.owner) else None
 
     async def close(self) -> None:
         for peer in self._peers.values():

@@ -23,7 +23,6 @@ from dragoman.fleet.hints import hints_of
 from dragoman.fleet.lease import LEASE_SECONDS, find_lease
 from dragoman.fleet.messages import ApprovedCall, OfferedModel, RequestMessage, StreamEnd
 from dragoman.fleet.placement import Place, WorkerChoice, choose
-from dragoman.fleet.subjects import is_node_name
 from dragoman.lm import (
     CancellationError,
     CancellationToken,
@@ -287,11 +286,7 @@ class RemoteModel:
             found = await asyncio.gather(*map(store.place_of, hints))
         except JournalStoreError as error:
             raise _unreachable(str(error)) from error
-        return [
-            Place(each.owner if each.is_live and is_node_name(each.owner) else "", each.last_node)
-            for each in found
-            if each is not None
-        ]
+        return [each for each in found if each is not None]
 
     async def _lives(self, node: str) -> bool:
         try:
