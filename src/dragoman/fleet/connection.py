@@ -16,7 +16,6 @@ from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import nats
 import nats.errors
@@ -25,7 +24,7 @@ from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 from nats.js import JetStreamContext
 
-from dragoman.fleet.nkeys import Credentials, CredentialsError
+from dragoman.fleet.nkeys import Credentials
 from dragoman.fleet.subjects import NEWS, STORE_API
 
 __all__ = ["FleetConnection", "FleetUnavailable", "NoAnswer", "NobodyThere", "Received"]
@@ -141,13 +140,10 @@ class FleetConnection:
         cls,
         urls: tuple[str, ...],
         name: str,
-        credentials: Path | None = None,
+        credentials: Credentials | None = None,
         tls: ssl.SSLContext | None = None,
     ) -> AsyncIterator[FleetConnection]:
-        """Connect, and disconnect at the end of the block. Raises `FleetUnavailable`.
-
-        `credentials` is a `.creds` file.
-        """
+        """Connect, and disconnect at the end of the block. Raises `FleetUnavailable`."""
         opened: list[FleetConnection] = []
 
         async def reconnected() -> None:
@@ -167,8 +163,7 @@ class FleetConnection:
             failures.append(words)
             del failures[: -len(urls)]
 
-        shown = _read(credentials)
-        jwt, sign = (None, None) if shown is None else shown.callbacks
+        jwt, sign = (None, None) if credentials is None else credentials.callbacks
         client = Client()
         try:
             await client.connect(
@@ -196,7 +191,8 @@ class FleetConnection:
             await _close(client)
             raise
         client.options["reconnect_time_wait"] = _RECONNECT_SECONDS
-        connection = cls(client, name, is_node=shown is not None and shown.role in _NODE_ROLES)
+        is_node = credentials is not None and credentials.role in _NODE_ROLES
+        connection = cls(client, name, is_node=is_node)
         opened.append(connection)
         try:
             await connection._listen()
@@ -418,15 +414,6 @@ def _is_sent_by_jetstream(message: Msg) -> bool:
         or message.reply.startswith("$JS.")
         or (_PIECES not in headers and message.data.startswith(_JSON_BEGINS))
     )
-
-
-def _read(file: Path | None) -> Credentials | None:
-    try:
-        return None if file is None else Credentials.read(file.read_text("utf-8"))
-    except (OSError, UnicodeError) as error:
-        raise FleetUnavailable(f"The credentials {file} cannot be read: {error}.") from error
-    except CredentialsError as error:
-        raise FleetUnavailable(f"The credentials {file} cannot be used. {error}") from error
 
 
 async def _close(client: Client) -> None:
