@@ -16,9 +16,8 @@ from dragoman.fleet.question_messages import (
     QUESTION_FORM,
     QuestionClosedMessage,
     QuestionOpened,
-    questions_subject,
 )
-from dragoman.fleet.subjects import decisions_subject
+from dragoman.fleet.subjects import decisions_subject, questions_subject
 from dragoman.frontends.console.wire import ConsoleError
 from dragoman.permissions.decide import Ask
 from dragoman.permissions.inbox import InboxDecision, InboxOutcome

@@ -286,24 +286,8 @@ class FleetConnection:
 
     async def request(self, subject: str, data: bytes, seconds: float) -> bytes:
         """The answer to a message. Raises `NobodyThere`, `NoAnswer` or `FleetUnavailable`."""
-        answer: asyncio.Future[Received | None] = asyncio.get_running_loop().create_future()
-
-        def take(received: Received | None) -> None:
-            if not answer.done():
-                answer.set_result(received)
-
-        reply = self._await_answers(take)
-        try:
-            async with asyncio.timeout(seconds):
-                await self.publish(subject, data, reply)
-                received = await answer
-        except TimeoutError as error:
-            raise NoAnswer(f"no answer from {subject} within {seconds:g} seconds") from error
-        finally:
-            self._answers.pop(reply, None)
-        if received is None:
-            raise NobodyThere(f"nobody listens at {subject}")
-        return received.data
+        answers = await self.series(subject, data, seconds, lambda _: True)
+        return answers[0].data
 
     async def collect(
         self,
@@ -364,11 +348,12 @@ class FleetConnection:
 
         reply = self._await_answers(take)
         try:
-            await self.publish(subject, data, reply)
-            while not (is_whole or is_nobody):
-                news.clear()
-                async with asyncio.timeout(seconds):
+            async with asyncio.timeout(seconds) as limit:
+                await self.publish(subject, data, reply)
+                while not (is_whole or is_nobody):
                     await news.wait()
+                    news.clear()
+                    limit.reschedule(asyncio.get_running_loop().time() + seconds)
         except TimeoutError as error:
             raise NoAnswer(f"no answer from {subject} within {seconds:g} seconds") from error
         finally:

@@ -14,7 +14,6 @@ import asyncio
 import logging
 import secrets
 import socket
-import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
@@ -24,6 +23,7 @@ import msgspec
 from dragoman.fleet.connection import FleetConnection, FleetUnavailable, NoAnswer
 from dragoman.fleet.stored import ANSWER_SECONDS, StoredMessage, WrongSequence, heads_of_all, last_stored, put
 from dragoman.fleet.subjects import LEASE_SUBJECTS, LEASES
+from dragoman.process.deadline import boot_seconds
 
 __all__ = [
     "FENCE_SECONDS",
@@ -34,7 +34,6 @@ __all__ = [
     "LeaseTimes",
     "NameTaken",
     "NodeLease",
-    "boot_seconds",
     "find_lease",
     "live_incarnations",
     "live_leases",
@@ -51,14 +50,6 @@ FENCE_SECONDS = 16
 _AGAIN_SECONDS = 0.25
 # The loop's timers do not count while the machine sleeps. So the fence is looked at this often.
 _LOOK_SECONDS = 1.0
-
-
-def boot_seconds() -> float:
-    """The time since the machine started, also while it slept, where the system has such a clock."""
-    return time.clock_gettime(_CLOCK) if _CLOCK is not None else time.monotonic()
-
-
-_CLOCK: int | None = getattr(time, "CLOCK_BOOTTIME", None)
 
 
 class NameTaken(Exception):

@@ -16,7 +16,7 @@ from typing import Protocol, TypeVar
 import msgspec
 
 from dragoman.backends.remote.permission_mirror import PermissionMirror
-from dragoman.backends.remote.stream import RemoteStream
+from dragoman.backends.remote.stream import SAME_VERSION, RemoteStream, machine_error
 from dragoman.backends.remote.validity import Validity
 from dragoman.fleet.connection import FleetConnection, FleetUnavailable, NoAnswer, NobodyThere, Received
 from dragoman.fleet.joining import joined, reader_name
@@ -471,20 +471,8 @@ def died(node: str) -> LanguageModelError:
     """The error of a response whose worker is gone."""
     what = "no longer answers. What it did last may be lost."
     hint = "Send the next request: it continues on another machine."
-    return LanguageModelError(
-        "unavailable",
-        f"The machine {node}, on which this conversation runs, {what}",
-        hint=hint,
-        public=f"The machine on which this conversation runs {what} {hint}",
-    )
+    return machine_error("unavailable", f"{node}, on which this conversation runs,", what, hint)
 
 
 def _unread(node: str) -> LanguageModelError:
-    what = "has sent something that cannot be read here."
-    hint = "Gateways and workers should have the same version of Dragoman."
-    return LanguageModelError(
-        "internal",
-        f"The machine {node} {what}",
-        hint=hint,
-        public=f"The machine on which this conversation runs {what} {hint}",
-    )
+    return machine_error("internal", node, "has sent something that cannot be read here.", SAME_VERSION)

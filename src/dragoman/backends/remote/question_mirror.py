@@ -16,10 +16,8 @@ import msgspec
 
 from dragoman.fleet.connection import FleetConnection, FleetUnavailable, NoAnswer, NobodyThere, Received
 from dragoman.fleet.question_messages import (
-    ALL_QUESTIONS,
     DECISION_FORM,
     DECISION_RESULT_FORM,
-    EVERY_QUESTION,
     PRESENCE_FORM,
     QUESTION_FORM,
     DecideQuestion,
@@ -28,7 +26,7 @@ from dragoman.fleet.question_messages import (
     QuestionOpened,
     QuestionsWaiting,
 )
-from dragoman.fleet.subjects import PRESENCE, decisions_subject
+from dragoman.fleet.subjects import ALL_QUESTIONS, EVERY_QUESTION, PRESENCE, decisions_subject
 from dragoman.permissions.inbox import (
     DecidedAlready,
     DecisionNotAcknowledged,
