@@ -12,7 +12,7 @@ import pytest
 from console.asking import question_of, session_of
 from dragoman.config import ConsoleConfig
 from dragoman.fleet.connection import FleetConnection
-from dragoman.fleet.question_messages import (
+from dragoman.fleet.console_messages import (
     QUESTION_FORM,
     QuestionClosedMessage,
     QuestionOpened,

@@ -34,7 +34,7 @@ _log = logging.getLogger(__name__)
 _NODE_ROLES = ("worker", "gateway")
 _PIECES = "Dg-Pieces"
 # The id of the message, the number of the piece from 0, and how many there are.
-_DESCRIBED = re.compile(r"([0-9a-f]{1,32}) ([0-9]{1,9}) ([0-9]{1,9})")
+_PIECE_HEADER = re.compile(r"([0-9a-f]{1,32}) ([0-9]{1,9}) ([0-9]{1,9})")
 # The server adds it to what an operator asks, who is in another account.
 _REQUEST_INFO = "Nats-Request-Info"
 # How JetStream's acknowledgements and answers begin.
@@ -94,7 +94,7 @@ class _Joiner:
         named = (message.headers or {}).get(_PIECES)
         if named is None:
             return Received(message.subject, message.data, message.reply, message.headers or {})
-        described = _DESCRIBED.fullmatch(named)
+        described = _PIECE_HEADER.fullmatch(named)
         if described is None:
             _log.warning("a message at %s came with a header that cannot be read", message.subject)
             return None
@@ -286,7 +286,7 @@ class FleetConnection:
 
     async def request(self, subject: str, data: bytes, seconds: float) -> bytes:
         """The answer to a message. Raises `NobodyThere`, `NoAnswer` or `FleetUnavailable`."""
-        answers = await self.series(subject, data, seconds, lambda _: True)
+        answers = await self.request_many(subject, data, seconds, lambda _: True)
         return answers[0].data
 
     async def collect(
@@ -326,7 +326,7 @@ class FleetConnection:
             self._answers.pop(reply, None)
         return answers
 
-    async def series(
+    async def request_many(
         self, subject: str, data: bytes, seconds: float, is_last: Callable[[Received], bool]
     ) -> list[Received]:
         """All answers to a message, up to the last. Raises `NobodyThere`, `NoAnswer` or `FleetUnavailable`.

@@ -1,4 +1,4 @@
-"""The lease of a node: proof that one life of it, an *incarnation*, goes on.
+"""The lease of a node: proof that one *incarnation* of it, from a start to the next, goes on.
 
 The lease is a message at `dg.l.NODE` with a time to live. The node renews it by compare-and-set. Others take what an
 incarnation owned when its message is gone.
@@ -108,7 +108,7 @@ class LeaseRecord(msgspec.Struct, frozen=True):
 
 
 class NodeLease:
-    """One life of a node. Use `NodeLease.held`."""
+    """One incarnation of a node. Use `NodeLease.held`."""
 
     def __init__(
         self,
@@ -336,7 +336,7 @@ async def _find(
 
 
 def _record(stored: StoredMessage) -> LeaseRecord | None:
-    if stored.is_marker or not stored.data:
+    if stored.is_tombstone or not stored.data:
         # The server's own note that the message has expired. An acquisition has to expect it.
         return None
     try:

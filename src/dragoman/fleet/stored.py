@@ -50,7 +50,7 @@ __all__ = [
 _T = TypeVar("_T")
 
 # The server's own sign that a message stands for one that is gone.
-_MARKER = "Nats-Marker-Reason"
+_TOMBSTONE = "Nats-Marker-Reason"
 _EXPECTED = "Nats-Expected-Last-Subject-Sequence"
 # The second: another message for the subject is on its way to the replicas of a cluster.
 _WRONG_SEQUENCES = (10071, 10164)
@@ -106,9 +106,9 @@ class StoredMessage:
     headers: Mapping[str, str] = field(default_factory=dict)
 
     @property
-    def is_marker(self) -> bool:
+    def is_tombstone(self) -> bool:
         """Whether it only says that another message is gone."""
-        return _MARKER in self.headers
+        return _TOMBSTONE in self.headers
 
 
 async def put(
@@ -304,7 +304,7 @@ async def _direct(
 ) -> list[StoredMessage]:
     is_batch = "batch" in request
     try:
-        answers = await connection.series(
+        answers = await connection.request_many(
             f"$JS.API.DIRECT.GET.{stream}",
             json.dumps(request).encode(),
             ANSWER_SECONDS,

@@ -57,7 +57,7 @@ from dragoman.lm import LanguageModelError
 from dragoman.permissions.grants import Grants
 from dragoman.process.deadline import boot_seconds
 
-__all__ = ["Fleet", "HintStore", "Unwilling", "WorkerPeer", "died"]
+__all__ = ["Fleet", "PlacementStore", "Unwilling", "WorkerPeer", "worker_lost_error"]
 
 _T = TypeVar("_T")
 
@@ -82,7 +82,7 @@ _FORGET_SECONDS = 16.0
 _ABSENT_SECONDS = 5.0
 
 
-class HintStore(Protocol):
+class PlacementStore(Protocol):
     """A store that knows where conversations are: `journal.jetstream`."""
 
     async def place_of(self, journal: str) -> Place | None: ...
@@ -115,7 +115,7 @@ class WorkerPeer:
     def fail(self) -> None:
         """Nothing more of this incarnation is shown."""
         for stream in self.streams.values():
-            stream.fail(died(self.node))
+            stream.fail(worker_lost_error(self.node))
 
 
 class Fleet:
@@ -125,7 +125,7 @@ class Fleet:
         self,
         connect: Callable[[], AbstractAsyncContextManager[FleetConnection]],
         name: str,
-        store: HintStore | None = None,
+        store: PlacementStore | None = None,
         clock: Callable[[], float] = boot_seconds,
     ) -> None:
         """`name` is that of this node. Two processes may share it; their streams do not mix."""
@@ -158,7 +158,7 @@ class Fleet:
         return cls(lambda: joined(config, name), name)
 
     @classmethod
-    def on(cls, connection: FleetConnection, name: str, store: HintStore | None = None) -> Fleet:
+    def on(cls, connection: FleetConnection, name: str, store: PlacementStore | None = None) -> Fleet:
         """One that uses a connection of the caller."""
 
         @asynccontextmanager
@@ -378,7 +378,7 @@ class Fleet:
         except msgspec.MsgspecError:
             return
         if stream is not None:
-            stream.fail(_unread(stream.node))
+            stream.fail(_unread_error(stream.node))
 
     # Pings.
 
@@ -440,7 +440,7 @@ class Fleet:
             sent = pong.sent.get(stream.id)
             if sent is None:
                 if stream.id in self._streams:
-                    stream.fail(died(peer.node))
+                    stream.fail(worker_lost_error(peer.node))
             elif stream.window.is_behind(sent, had[stream.id]):
                 await self._say(peer.node, Resend(stream.id, stream.window.number))
 
@@ -467,12 +467,12 @@ def _read(form: Form[_T], data: bytes, what: str) -> _T | None:
         return None
 
 
-def died(node: str) -> LanguageModelError:
+def worker_lost_error(node: str) -> LanguageModelError:
     """The error of a response whose worker is gone."""
     what = "no longer answers. What it did last may be lost."
     hint = "Send the next request: it continues on another machine."
     return machine_error("unavailable", f"{node}, on which this conversation runs,", what, hint)
 
 
-def _unread(node: str) -> LanguageModelError:
+def _unread_error(node: str) -> LanguageModelError:
     return machine_error("internal", node, "has sent something that cannot be read here.", SAME_VERSION)

@@ -16,7 +16,7 @@ from pathlib import Path
 import msgspec
 from msgspec.structs import replace
 
-from dragoman.backends.remote.fleet import Fleet, Unwilling, WorkerPeer, died
+from dragoman.backends.remote.fleet import Fleet, Unwilling, WorkerPeer, worker_lost_error
 from dragoman.backends.remote.stream import RemoteStream
 from dragoman.fleet.connection import FleetUnavailable, NoAnswer
 from dragoman.fleet.hints import hints_of
@@ -261,7 +261,7 @@ class RemoteModel:
             await asyncio.sleep(_LOOK_SECONDS)
             if not await self._lives(owner):
                 return None
-        raise died(owner)
+        raise worker_lost_error(owner)
 
     async def _first(
         self, message: RequestMessage, choice: WorkerChoice, unwilling: dict[str, LanguageModelError]
@@ -320,7 +320,7 @@ class RemoteModel:
             batch, size = await stream.next()
             if peer.validity.seconds_left(self._fleet.clock()) <= 0:
                 # This process was suspended, or busy: others may have the conversation by now.
-                raise died(peer.node)
+                raise worker_lost_error(peer.node)
             if self._mirror is not None:
                 if batch.number == 1 and batch.end in (None, StreamEnd()):
                     self._mirror.settle(request)

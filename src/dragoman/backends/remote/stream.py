@@ -53,10 +53,10 @@ class RemoteStream:
         if self._error is not None or (batch.incarnation and batch.incarnation != self.incarnation):
             # Of another life of the worker, which may have been suspended.
             return False
-        if not self.window.takes(batch.number):
-            return self.window.asks_again(batch.number)
+        if not self.window.accept(batch.number):
+            return self.window.mark_gap(batch.number)
         if self.held_bytes >= _MOST_WINDOWS * self.window.limit:
-            self.fail(_sends_too_much(self.node))
+            self.fail(_sends_too_much_error(self.node))
             return False
         self._batches.append(TakenBatch(batch, size))
         self.held_bytes += size
@@ -82,7 +82,7 @@ class RemoteStream:
         return taken
 
 
-def _sends_too_much(node: str) -> LanguageModelError:
+def _sends_too_much_error(node: str) -> LanguageModelError:
     return machine_error("internal", node, "sends more than it may, so its response ends here.", SAME_VERSION)
 
 

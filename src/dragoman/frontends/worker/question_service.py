@@ -16,7 +16,7 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 
 from dragoman.fleet.connection import FleetConnection, FleetUnavailable, Received
-from dragoman.fleet.question_messages import (
+from dragoman.fleet.console_messages import (
     DECISION_FORM,
     DECISION_RESULT_FORM,
     PENDING_LIST_FORM,

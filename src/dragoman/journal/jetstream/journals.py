@@ -310,9 +310,11 @@ class JetStreamJournals:
     async def journals(self, *kinds: JournalKind) -> list[JournalInfo]:
         with mapping_errors():
             heads = [known.head for known in await self._messages.all_heads()]
-            lives = await live_incarnations(self._connection)
+            incarnations = await live_incarnations(self._connection)
         found = [
-            head.shown(head.node if head.incarnation and lives.get(head.node) == head.incarnation else "")
+            head.shown(
+                head.node if head.incarnation and incarnations.get(head.node) == head.incarnation else ""
+            )
             for head in heads
             if not head.is_deleted and head.info.kind in kinds
         ]
