@@ -212,7 +212,7 @@ class FleetConnection:
     async def flush(self) -> None:
         """Wait until the server has what was published so far. Raises `FleetUnavailable`."""
         try:
-            # The library's ping overtakes what is not written yet, and has it written. The second follows it.
+            # Client.flush sends its PING before the pending buffer. The first call writes the buffer; the second waits for it.
             await self._client.flush()
             await self._client.flush()
         except (nats.errors.Error, OSError, TimeoutError) as error:
@@ -297,7 +297,7 @@ class FleetConnection:
         is_last: Callable[[bytes], bool] = lambda _: False,
         first_seconds: float = 0.0,
     ) -> list[bytes]:
-        """All answers to a message that come in time, up to the last. None if nobody listens.
+        """Return the answers that arrive in time, up to the last. Empty if no node listens.
 
         `is_last` is called once with each answer. `first_seconds`: so long it waits for the first, if that is longer.
         """
@@ -387,11 +387,11 @@ class FleetConnection:
 
 
 def _is_sent_by_jetstream(message: Msg) -> bool:
-    """Whether the server sent it for somebody who may not.
+    """Return whether JetStream sent this message.
 
-    Who may write to a stream or read one can name any subject for the answer, and what is in the stream may be theirs. Such
-    an answer has headers that the server adds, or a subject for an acknowledgement, or it is JSON without headers. Messages of
-    nodes have none of this: they are msgpack. A piece of one may begin as JSON does, and has a header that says so.
+    An attacker can make JetStream answer at a subject where the attacker may not publish. Such an answer has headers that
+    the server adds, or a subject for an acknowledgement, or it is JSON without headers. Messages of nodes have none of this:
+    they are msgpack. A piece of one may begin as JSON does, and has a header that says so.
     """
     headers = (message.headers or {}).keys()
     return (

@@ -247,7 +247,7 @@ class NodeLease:
         while (left := self.seconds_left()) > 0:
             with suppress(TimeoutError):
                 await asyncio.wait_for(self.fenced.wait(), min(left, _LOOK_SECONDS))
-        _log.error("%s is fenced: its lease was not renewed in time", self.node)
+        _log.error("%s is fenced: it must not act any more", self.node)
 
     @property
     def _subject(self) -> str:

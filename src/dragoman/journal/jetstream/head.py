@@ -84,7 +84,7 @@ class JournalHead(msgspec.Struct, frozen=True, omit_defaults=True):
     info: ListedInfo
     # The sequence number of the last event.
     last: int
-    # How many owners there have been.
+    # How often the journal was claimed or deleted.
     epoch: int
     # The node that owns it, or owned it last; and its incarnation, or "" if nobody owns it.
     node: str
