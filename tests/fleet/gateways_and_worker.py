@@ -144,7 +144,11 @@ async def gateway(
         )
         try:
             async with QuestionMirror.running(
-                connection, name, models.permissions.inbox, say_seconds=0.05, decide_seconds=decide_seconds
+                connection,
+                name,
+                models.permissions.inbox,
+                presence_seconds=0.05,
+                decide_seconds=decide_seconds,
             ):
                 yield Gateway(name, models, console, connection)
         finally:

@@ -42,7 +42,7 @@ async def _gateway(room: Machines, name: str) -> Models:
     models = await room.gateway(name)
     connection = await room.connection(f"{name}-questions")
     await room.stack.enter_async_context(
-        QuestionMirror.running(connection, name, models.permissions.inbox, say_seconds=0.1)
+        QuestionMirror.running(connection, name, models.permissions.inbox, presence_seconds=0.1)
     )
     return models
 

@@ -12,13 +12,12 @@ import pytest
 from console.asking import question_of, session_of
 from dragoman.config import ConsoleConfig
 from dragoman.fleet.connection import FleetConnection
-from dragoman.fleet.question_messages import (
+from dragoman.fleet.console_messages import (
     QUESTION_FORM,
     QuestionClosedMessage,
     QuestionOpened,
-    questions_subject,
 )
-from dragoman.fleet.subjects import decisions_subject
+from dragoman.fleet.subjects import decisions_subject, questions_subject
 from dragoman.frontends.console.wire import ConsoleError
 from dragoman.permissions.decide import Ask
 from dragoman.permissions.inbox import InboxDecision, InboxOutcome

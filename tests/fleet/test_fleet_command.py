@@ -88,6 +88,7 @@ def test_up_prints_the_table_and_the_next_commands_and_ends_with_a_signal(state:
         assert found["missing"] == []
         shown = _run("fleet")
         assert "No node runs." in shown.stdout
+        assert "this counts deleted ones, too" in shown.stdout
         again = _run("fleet", "up")
         assert (again.returncode, "already" in again.stderr) == (1, True)
         nobody = _run("fleet", "drain", "nobody")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dragoman.fleet.question_messages import Presence
+from dragoman.fleet.console_messages import Presence
 from dragoman.frontends.worker.gateway_people import PRESENT_SECONDS, GatewayPeople
 from dragoman.permissions.inbox import Reach
 

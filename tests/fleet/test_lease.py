@@ -18,12 +18,12 @@ from dragoman.fleet.lease import (
     LeaseTimes,
     NameTaken,
     NodeLease,
-    boot_seconds,
     find_lease,
     live_incarnations,
 )
 from dragoman.fleet.streams import check_streams, make_streams, signing_key
 from dragoman.fleet.subjects import LEASES
+from dragoman.process.deadline import boot_seconds
 from nats_servers import nats_server
 
 _TIMES = LeaseTimes()

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from dragoman.backends.remote.fleet import Fleet
+from dragoman.fleet.console_messages import LookUpCalls, ShownAsItem
 from dragoman.fleet.lease import LeaseTimes
 from dragoman.fleet.messages import ApprovedCall
-from dragoman.fleet.question_messages import LookUpCalls, ShownAsItem
 from dragoman.frontends.worker.permission_service import PermissionService
 from dragoman.lm import LanguageModelError, Message, Request, TextPart, ToolCallPart, ToolResultPart
 from dragoman.permissions.action import PERMISSION_TOOLS, Action

@@ -10,8 +10,8 @@ import pytest
 from dragoman.backends.remote import permission_mirror
 from dragoman.backends.remote.permission_mirror import PermissionMirror
 from dragoman.fleet.connection import FleetConnection, Received
+from dragoman.fleet.console_messages import DECISION_FORM, PENDING_LIST_FORM, LookUpCalls, PendingList
 from dragoman.fleet.messages import ApprovedCall, Form, NodeStatus, PendingMessage
-from dragoman.fleet.question_messages import DECISION_FORM, PENDING_LIST_FORM, LookUpCalls, PendingList
 from dragoman.fleet.subjects import STATUS, decisions_subject
 from dragoman.lm import LanguageModelError, Message, Request, TextPart, ToolResultPart
 from dragoman.permissions.action import PERMISSION_TOOLS, Action

@@ -141,12 +141,6 @@ class _RawClient:
 class _Fleet:
     url: str
     keys: FleetKeys
-    folder: Path
-
-    def file(self, role: FleetRole, name: str) -> Path:
-        file = self.folder / f"{name}.creds"
-        file.write_text(self.keys.credentials(role, name).text())
-        return file
 
     @asynccontextmanager
     async def raw(self, role: FleetRole, name: str = "self") -> AsyncIterator[_RawClient]:
@@ -170,7 +164,7 @@ class _Fleet:
 
     @asynccontextmanager
     async def node(self, role: FleetRole, name: str) -> AsyncIterator[FleetConnection]:
-        async with FleetConnection.open((self.url,), name, self.file(role, name)) as connection:
+        async with FleetConnection.open((self.url,), name, self.keys.credentials(role, name)) as connection:
             yield connection
 
 
@@ -178,7 +172,7 @@ class _Fleet:
 async def fleet(tmp_path: Path) -> AsyncIterator[_Fleet]:
     keys = FleetKeys.new()
     async with nats_server(tmp_path, keys.server_config()) as url:
-        fleet = _Fleet(url, keys, tmp_path)
+        fleet = _Fleet(url, keys)
         async with fleet.node("admin", "admin") as admin:
             await make_streams(admin, 1, None)
         yield fleet
@@ -416,7 +410,7 @@ async def test_a_node_sees_at_its_start_whether_its_streams_are_there(fleet: _Fl
 
 
 async def test_credentials_of_another_fleet_are_refused(fleet: _Fleet) -> None:
-    stranger = _Fleet(fleet.url, FleetKeys.new(), fleet.folder)
+    stranger = _Fleet(fleet.url, FleetKeys.new())
     with pytest.raises(FleetUnavailable, match="cannot be reached"):
         async with stranger.node("worker", "self"):
             pass

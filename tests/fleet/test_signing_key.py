@@ -20,20 +20,19 @@ from nats_servers import nats_server
 
 
 class _Nodes:
-    def __init__(self, url: str, keys: FleetKeys, folder: Path, stack: AsyncExitStack) -> None:
-        self._url, self._keys, self._folder, self._stack = url, keys, folder, stack
+    def __init__(self, url: str, keys: FleetKeys, stack: AsyncExitStack) -> None:
+        self._url, self._keys, self._stack = url, keys, stack
 
     async def node(self, role: FleetRole, name: str) -> FleetConnection:
-        file = self._folder / f"{name}.creds"
-        file.write_text(self._keys.credentials(role, name).text())
-        return await self._stack.enter_async_context(FleetConnection.open((self._url,), name, file))
+        credentials = self._keys.credentials(role, name)
+        return await self._stack.enter_async_context(FleetConnection.open((self._url,), name, credentials))
 
 
 @pytest.fixture
 async def nodes(tmp_path: Path) -> AsyncIterator[_Nodes]:
     keys = FleetKeys.new()
     async with nats_server(tmp_path, keys.server_config()) as url, AsyncExitStack() as stack:
-        made = _Nodes(url, keys, tmp_path, stack)
+        made = _Nodes(url, keys, stack)
         await make_streams(await made.node("admin", "admin"), 1, None)
         yield made
 

@@ -15,9 +15,9 @@ from dragoman.backends.remote.stream import RemoteStream
 from dragoman.fleet import connection as connection_module
 from dragoman.fleet.connection import Received
 from dragoman.fleet.messages import BATCH_FORM, BID_FORM, Batch, Bid, StreamEnd
+from dragoman.fleet.placement import Place
 from dragoman.fleet.subjects import STATUS
 from dragoman.fleet.window import WINDOW_BYTES
-from dragoman.journal.jetstream.head import JournalPlace
 from dragoman.journal.jetstream.journals import JetStreamJournals
 from dragoman.lm import CancellationSource, LanguageModelError, Part, Request, TextPart, user
 from fleet.machines import DEADLINE_SECONDS, Machines, fake, machines, script, soon, until
@@ -123,8 +123,8 @@ async def test_an_owner_with_a_name_that_no_node_can_have_is_not_asked(
     chat = room.chat(gateway, "fake")
     assert (await chat.do(["say", "One."])).text == "One."
 
-    async def place_of(_self: object, _journal: str) -> JournalPlace:
-        return JournalPlace("w 1", is_live=True, last_node="w 1", epoch=1)
+    async def place_of(_self: object, _journal: str) -> Place:
+        return Place("w 1", "w 1")
 
     monkeypatch.setattr(JetStreamJournals, "place_of", place_of)
     assert (await soon(chat.do(["say", "Two."]))).text == "Two."

@@ -52,26 +52,26 @@ def test_receipts_that_arrive_late_or_claim_too_much_change_nothing() -> None:
 
 def test_the_receiver_takes_the_next_batch_and_drops_any_other() -> None:
     window = ReceivingWindow()
-    assert not window.takes(2)
-    assert window.takes(1)
-    assert not window.takes(1)
-    assert window.takes(2)
+    assert not window.accept(2)
+    assert window.accept(1)
+    assert not window.accept(1)
+    assert window.accept(2)
 
 
 def test_a_gap_is_asked_for_once() -> None:
     window = ReceivingWindow()
-    assert window.takes(1)
-    assert not window.asks_again(1)
-    assert not window.asks_again(2)
-    assert window.asks_again(3)
-    assert not window.asks_again(4)
-    assert window.takes(2)
-    assert window.asks_again(4)
+    assert window.accept(1)
+    assert not window.mark_gap(1)
+    assert not window.mark_gap(2)
+    assert window.mark_gap(3)
+    assert not window.mark_gap(4)
+    assert window.accept(2)
+    assert window.mark_gap(4)
 
 
 def test_a_lost_last_batch_shows_when_the_sender_says_how_much_it_has_sent() -> None:
     window = ReceivingWindow()
-    assert window.takes(1)
+    assert window.accept(1)
     assert window.is_behind(2, 1)
     assert not window.is_behind(1, 1)
     # One has come since then: the others may be under way.
@@ -126,9 +126,9 @@ def test_every_part_arrives_once_and_in_order_over_a_channel_that_loses_messages
             send(sender.number, data)
         elif name == "deliver" and channel.under_way:
             number, data = channel.under_way.pop(0)
-            if receiver.takes(number):
+            if receiver.accept(number):
                 waiting.append(data)
-            elif receiver.asks_again(number):
+            elif receiver.mark_gap(number):
                 resend(receiver.number)
         elif name == "consume" and waiting:
             data = waiting.pop(0)

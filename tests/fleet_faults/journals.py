@@ -228,6 +228,6 @@ def _stored_at(message: StoredMessage) -> float:
 
 
 def _record(message: StoredMessage) -> LeaseRecord | None:
-    if message.is_marker or not message.data:
+    if message.is_tombstone or not message.data:
         return None
     return msgspec.json.decode(message.data, type=LeaseRecord)

@@ -23,12 +23,13 @@ from dragoman.fleet import stored
 from dragoman.fleet.connection import FleetConnection
 from dragoman.fleet.hints import index_keys
 from dragoman.fleet.lease import LeaseTimes, NodeLease
+from dragoman.fleet.placement import Place
 from dragoman.fleet.streams import make_streams
 from dragoman.fleet.subjects import AUDIT, INDEX, JOURNALS, SNAPSHOTS
 from dragoman.journal import snapshots
 from dragoman.journal.agent_events import PermissionDecided, SessionChanged, TextSaid
 from dragoman.journal.events import JournalEntry, UnreadableJournal, encode_events
-from dragoman.journal.jetstream.head import HEAD, JournalHead, JournalPlace, ListedInfo
+from dragoman.journal.jetstream.head import HEAD, JournalHead, ListedInfo, journal_subject
 from dragoman.journal.jetstream.journals import JetStreamJournals
 from dragoman.journal.store import HeldElsewhere, JournalConflict, JournalStoreError
 from dragoman.journal.writer import Journals, JournalWriter
@@ -115,20 +116,29 @@ async def test_a_large_append_that_is_refused_leaves_no_trace_in_the_history(
 # Owners.
 
 
+async def _epoch(url: str, journal: str) -> int:
+    async with FleetConnection.open((url,), "operator") as operator:
+        message = await stored.last_stored(operator, JOURNALS, journal_subject(journal))
+    assert message is not None
+    return JournalHead.read(message).epoch
+
+
 async def test_n1_when_its_node_is_gone_a_journal_is_free(url: str, store: JetStreamJournals) -> None:
     async with node(url, "w3") as third:
         await third.append("one", 0, stamped(started()))
         with pytest.raises(HeldElsewhere) as held:
             await store.claim("one", 1)
         assert held.value.owner == "w3"
-        assert await store.place_of("one") == JournalPlace("w3", is_live=True, last_node="w3", epoch=1)
+        assert await store.place_of("one") == Place("w3", "w3")
         assert await store.renew() == frozenset()
     # It has given its lease back: at once.
-    assert await store.place_of("one") == JournalPlace("w3", is_live=False, last_node="w3", epoch=1)
+    assert await store.place_of("one") == Place("", "w3")
+    assert await _epoch(url, "one") == 1
     assert await store.claim("one", 1) == "ours"
-    assert await store.place_of("one") == JournalPlace("w1", is_live=True, last_node="w1", epoch=2)
+    assert await _epoch(url, "one") == 2
+    assert await store.place_of("one") == Place("w1", "w1")
     await store.release("one")
-    assert await store.place_of("one") == JournalPlace("", is_live=False, last_node="w1", epoch=2)
+    assert await store.place_of("one") == Place("", "w1")
     assert await store.place_of("nothing") is None
 
 
@@ -330,7 +340,7 @@ async def test_n1_what_a_request_needs_waits_for_an_election(
     faults.plan = [*fates]
     assert await store.claim("one", 1) == "ours"
     faults.plan = ["unreadable", "unreadable"]
-    assert await store.place_of("one") == JournalPlace("w1", is_live=True, last_node="w1", epoch=2)
+    assert await store.place_of("one") == Place("w1", "w1")
     assert not faults.plan
     assert [entry.sequence for entry in await store.read("one")] == [1]
 

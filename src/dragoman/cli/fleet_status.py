@@ -58,7 +58,9 @@ def status(arguments: Namespace, context: CommandContext) -> int:
     print(table(_STREAMS, map(_stream, found.streams)))
     if found.missing:
         say(f"\nMissing: {', '.join(found.missing)}. Make them: dragoman fleet init")
-    say(f"\n{found.conversations} conversations, chats and background responses are stored.")
+    say(
+        f"\n{found.journals} conversations, chats and background responses were stored; this counts deleted ones, too."
+    )
     return DONE
 
 

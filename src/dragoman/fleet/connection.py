@@ -16,7 +16,6 @@ from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import nats
 import nats.errors
@@ -25,7 +24,7 @@ from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 from nats.js import JetStreamContext
 
-from dragoman.fleet.nkeys import Credentials, CredentialsError
+from dragoman.fleet.nkeys import Credentials
 from dragoman.fleet.subjects import NEWS, STORE_API
 
 __all__ = ["FleetConnection", "FleetUnavailable", "NoAnswer", "NobodyThere", "Received"]
@@ -35,7 +34,7 @@ _log = logging.getLogger(__name__)
 _NODE_ROLES = ("worker", "gateway")
 _PIECES = "Dg-Pieces"
 # The id of the message, the number of the piece from 0, and how many there are.
-_DESCRIBED = re.compile(r"([0-9a-f]{1,32}) ([0-9]{1,9}) ([0-9]{1,9})")
+_PIECE_HEADER = re.compile(r"([0-9a-f]{1,32}) ([0-9]{1,9}) ([0-9]{1,9})")
 # The server adds it to what an operator asks, who is in another account.
 _REQUEST_INFO = "Nats-Request-Info"
 # How JetStream's acknowledgements and answers begin.
@@ -95,7 +94,7 @@ class _Joiner:
         named = (message.headers or {}).get(_PIECES)
         if named is None:
             return Received(message.subject, message.data, message.reply, message.headers or {})
-        described = _DESCRIBED.fullmatch(named)
+        described = _PIECE_HEADER.fullmatch(named)
         if described is None:
             _log.warning("a message at %s came with a header that cannot be read", message.subject)
             return None
@@ -141,13 +140,10 @@ class FleetConnection:
         cls,
         urls: tuple[str, ...],
         name: str,
-        credentials: Path | None = None,
+        credentials: Credentials | None = None,
         tls: ssl.SSLContext | None = None,
     ) -> AsyncIterator[FleetConnection]:
-        """Connect, and disconnect at the end of the block. Raises `FleetUnavailable`.
-
-        `credentials` is a `.creds` file.
-        """
+        """Connect, and disconnect at the end of the block. Raises `FleetUnavailable`."""
         opened: list[FleetConnection] = []
 
         async def reconnected() -> None:
@@ -167,8 +163,7 @@ class FleetConnection:
             failures.append(words)
             del failures[: -len(urls)]
 
-        shown = _read(credentials)
-        jwt, sign = (None, None) if shown is None else shown.callbacks
+        jwt, sign = (None, None) if credentials is None else credentials.callbacks
         client = Client()
         try:
             await client.connect(
@@ -196,7 +191,8 @@ class FleetConnection:
             await _close(client)
             raise
         client.options["reconnect_time_wait"] = _RECONNECT_SECONDS
-        connection = cls(client, name, is_node=shown is not None and shown.role in _NODE_ROLES)
+        is_node = credentials is not None and credentials.role in _NODE_ROLES
+        connection = cls(client, name, is_node=is_node)
         opened.append(connection)
         try:
             await connection._listen()
@@ -216,7 +212,7 @@ class FleetConnection:
     async def flush(self) -> None:
         """Wait until the server has what was published so far. Raises `FleetUnavailable`."""
         try:
-            # The library's ping overtakes what is not written yet, and has it written. The second follows it.
+            # Client.flush sends its PING before the pending buffer. The first call writes the buffer; the second waits for it.
             await self._client.flush()
             await self._client.flush()
         except (nats.errors.Error, OSError, TimeoutError) as error:
@@ -290,24 +286,8 @@ class FleetConnection:
 
     async def request(self, subject: str, data: bytes, seconds: float) -> bytes:
         """The answer to a message. Raises `NobodyThere`, `NoAnswer` or `FleetUnavailable`."""
-        answer: asyncio.Future[Received | None] = asyncio.get_running_loop().create_future()
-
-        def take(received: Received | None) -> None:
-            if not answer.done():
-                answer.set_result(received)
-
-        reply = self._await_answers(take)
-        try:
-            async with asyncio.timeout(seconds):
-                await self.publish(subject, data, reply)
-                received = await answer
-        except TimeoutError as error:
-            raise NoAnswer(f"no answer from {subject} within {seconds:g} seconds") from error
-        finally:
-            self._answers.pop(reply, None)
-        if received is None:
-            raise NobodyThere(f"nobody listens at {subject}")
-        return received.data
+        answers = await self.request_many(subject, data, seconds, lambda _: True)
+        return answers[0].data
 
     async def collect(
         self,
@@ -317,7 +297,7 @@ class FleetConnection:
         is_last: Callable[[bytes], bool] = lambda _: False,
         first_seconds: float = 0.0,
     ) -> list[bytes]:
-        """All answers to a message that come in time, up to the last. None if nobody listens.
+        """Return the answers that arrive in time, up to the last. Empty if no node listens.
 
         `is_last` is called once with each answer. `first_seconds`: so long it waits for the first, if that is longer.
         """
@@ -346,7 +326,7 @@ class FleetConnection:
             self._answers.pop(reply, None)
         return answers
 
-    async def series(
+    async def request_many(
         self, subject: str, data: bytes, seconds: float, is_last: Callable[[Received], bool]
     ) -> list[Received]:
         """All answers to a message, up to the last. Raises `NobodyThere`, `NoAnswer` or `FleetUnavailable`.
@@ -368,11 +348,12 @@ class FleetConnection:
 
         reply = self._await_answers(take)
         try:
-            await self.publish(subject, data, reply)
-            while not (is_whole or is_nobody):
-                news.clear()
-                async with asyncio.timeout(seconds):
+            async with asyncio.timeout(seconds) as limit:
+                await self.publish(subject, data, reply)
+                while not (is_whole or is_nobody):
                     await news.wait()
+                    news.clear()
+                    limit.reschedule(asyncio.get_running_loop().time() + seconds)
         except TimeoutError as error:
             raise NoAnswer(f"no answer from {subject} within {seconds:g} seconds") from error
         finally:
@@ -406,11 +387,11 @@ class FleetConnection:
 
 
 def _is_sent_by_jetstream(message: Msg) -> bool:
-    """Whether the server sent it for somebody who may not.
+    """Return whether JetStream sent this message.
 
-    Who may write to a stream or read one can name any subject for the answer, and what is in the stream may be theirs. Such
-    an answer has headers that the server adds, or a subject for an acknowledgement, or it is JSON without headers. Messages of
-    nodes have none of this: they are msgpack. A piece of one may begin as JSON does, and has a header that says so.
+    An attacker can make JetStream answer at a subject where the attacker may not publish. Such an answer has headers that
+    the server adds, or a subject for an acknowledgement, or it is JSON without headers. Messages of nodes have none of this:
+    they are msgpack. A piece of one may begin as JSON does, and has a header that says so.
     """
     headers = (message.headers or {}).keys()
     return (
@@ -418,15 +399,6 @@ def _is_sent_by_jetstream(message: Msg) -> bool:
         or message.reply.startswith("$JS.")
         or (_PIECES not in headers and message.data.startswith(_JSON_BEGINS))
     )
-
-
-def _read(file: Path | None) -> Credentials | None:
-    try:
-        return None if file is None else Credentials.read(file.read_text("utf-8"))
-    except (OSError, UnicodeError) as error:
-        raise FleetUnavailable(f"The credentials {file} cannot be read: {error}.") from error
-    except CredentialsError as error:
-        raise FleetUnavailable(f"The credentials {file} cannot be used. {error}") from error
 
 
 async def _close(client: Client) -> None:

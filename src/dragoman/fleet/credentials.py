@@ -3,8 +3,8 @@
 NATS checks every message against these permissions. A node has credentials of its own, with its name in them, so that it
 hears only what is meant for it, and answers only what it was asked.
 
-A role that could publish where it also listens could write to any subject: it would send itself a request whose answer
-belongs there, and a node may answer what it hears. So no role has a subject on both sides.
+No role may publish to a subject that it subscribes to. Otherwise a node could send itself a request with any reply subject,
+and its right to answer would let it publish there.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ def node_name(fleet: FleetSettings, role: str, given: str | None = None) -> str:
     if named := given or fleet.name:
         return named
     if fleet.credentials is not None and not fleet.credentials.is_dir():
-        return _named_in(fleet.credentials)
+        return _read(fleet.credentials).name
     host = _NOT_IN_NAMES.sub("-", socket.gethostname())[:_LONGEST_HOST].strip("-_")
     return f"{host}-{role}" if host else role
 
@@ -49,8 +49,8 @@ def reader_name(fleet: FleetSettings) -> str:
     ):
         return name
     for file in sorted(folder.glob(f"*{CREDENTIALS_SUFFIX}")):
-        with contextlib.suppress(OSError, UnicodeError, CredentialsError):
-            if (found := Credentials.read(file.read_text("utf-8"))).role == "gateway":
+        with contextlib.suppress(FleetUnavailable):
+            if (found := _read(file)).role == "gateway":
                 return found.name
     return name
 
@@ -66,12 +66,13 @@ async def joined(fleet: FleetSettings, name: str) -> AsyncIterator[FleetConnecti
                 f"There are no credentials for {name} in {file.parent}. Make them where the keys of the fleet are: "
                 f"dragoman fleet credentials worker {name} (or gateway), and copy {file.name}."
             )
-    if file is not None and (owner := _named_in(file)) != name:
+    credentials = None if file is None else _read(file)
+    if credentials is not None and credentials.name != name:
         raise FleetUnavailable(
-            f"The credentials {file} are for the node {owner}, and this one is {name}. NATS lets a node use only its own: "
+            f"The credentials {file} are for the node {credentials.name}, and this one is {name}. NATS lets a node use only its own: "
             f"leave the name out, or make other credentials: dragoman fleet credentials worker {name} (or gateway)."
         )
-    async with FleetConnection.open(fleet.urls, name, file, tls_context(fleet)) as connection:
+    async with FleetConnection.open(fleet.urls, name, credentials, tls_context(fleet)) as connection:
         yield connection
 
 
@@ -86,13 +87,15 @@ def tls_context(fleet: FleetSettings) -> ssl.SSLContext | None:
         raise FleetUnavailable(f"`tls_ca` in [fleet]: {fleet.tls_ca} cannot be used: {error}.") from error
 
 
-def _named_in(file: Path) -> str:
+def _read(file: Path) -> Credentials:
+    """The credentials of a node. Raises `FleetUnavailable`."""
     try:
-        name = Credentials.read(file.read_text("utf-8")).name
+        credentials = Credentials.read(file.read_text("utf-8"))
+        name = credentials.name
     except (OSError, UnicodeError) as error:
         raise FleetUnavailable(f"The credentials {file} cannot be read: {error}.") from error
     except CredentialsError as error:
         raise FleetUnavailable(f"The credentials {file} cannot be used. {error}") from error
     if not is_node_name(name):
         raise FleetUnavailable(f"The credentials {file} are for {name!r}, which is no name of a node.")
-    return name
+    return credentials

@@ -1,4 +1,4 @@
-"""The lease of a node: proof that one life of it, an *incarnation*, goes on.
+"""The lease of a node: proof that one *incarnation* of it, from a start to the next, goes on.
 
 The lease is a message at `dg.l.NODE` with a time to live. The node renews it by compare-and-set. Others take what an
 incarnation owned when its message is gone.
@@ -14,7 +14,6 @@ import asyncio
 import logging
 import secrets
 import socket
-import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
@@ -24,6 +23,7 @@ import msgspec
 from dragoman.fleet.connection import FleetConnection, FleetUnavailable, NoAnswer
 from dragoman.fleet.stored import ANSWER_SECONDS, StoredMessage, WrongSequence, heads_of_all, last_stored, put
 from dragoman.fleet.subjects import LEASE_SUBJECTS, LEASES
+from dragoman.process.deadline import boot_seconds
 
 __all__ = [
     "FENCE_SECONDS",
@@ -34,9 +34,9 @@ __all__ = [
     "LeaseTimes",
     "NameTaken",
     "NodeLease",
-    "boot_seconds",
     "find_lease",
     "live_incarnations",
+    "live_leases",
 ]
 
 _log = logging.getLogger(__name__)
@@ -50,14 +50,6 @@ FENCE_SECONDS = 16
 _AGAIN_SECONDS = 0.25
 # The loop's timers do not count while the machine sleeps. So the fence is looked at this often.
 _LOOK_SECONDS = 1.0
-
-
-def boot_seconds() -> float:
-    """The time since the machine started, also while it slept, where the system has such a clock."""
-    return time.clock_gettime(_CLOCK) if _CLOCK is not None else time.monotonic()
-
-
-_CLOCK: int | None = getattr(time, "CLOCK_BOOTTIME", None)
 
 
 class NameTaken(Exception):
@@ -116,7 +108,7 @@ class LeaseRecord(msgspec.Struct, frozen=True):
 
 
 class NodeLease:
-    """One life of a node. Use `NodeLease.held`."""
+    """One incarnation of a node. Use `NodeLease.held`."""
 
     def __init__(
         self,
@@ -255,7 +247,7 @@ class NodeLease:
         while (left := self.seconds_left()) > 0:
             with suppress(TimeoutError):
                 await asyncio.wait_for(self.fenced.wait(), min(left, _LOOK_SECONDS))
-        _log.error("%s is fenced: its lease was not renewed in time", self.node)
+        _log.error("%s is fenced: it must not act any more", self.node)
 
     @property
     def _subject(self) -> str:
@@ -312,8 +304,16 @@ async def find_lease(connection: FleetConnection, node: str) -> LeaseRecord | No
 
 
 async def live_incarnations(connection: FleetConnection) -> dict[str, str]:
-    """The incarnation of each node that lives. A replica may answer: it is for people and choices, not for take-overs."""
-    found: dict[str, str] = {}
+    """The incarnation of each node that lives, as `live_leases` has it."""
+    return {node: record.incarnation for node, (record, _) in (await live_leases(connection)).items()}
+
+
+async def live_leases(connection: FleetConnection) -> dict[str, tuple[LeaseRecord, StoredMessage]]:
+    """The lease of each node that lives, and its message. Raises `FleetUnavailable` or `NoAnswer`.
+
+    A replica may answer: it is for people and choices, not for take-overs.
+    """
+    found: dict[str, tuple[LeaseRecord, StoredMessage]] = {}
     for stored in await heads_of_all(connection, LEASES, f"{LEASE_SUBJECTS}.*"):
         try:
             record = _record(stored)
@@ -321,7 +321,7 @@ async def live_incarnations(connection: FleetConnection) -> dict[str, str]:
             _log.info("a node is left out: %s", error)
             continue
         if record is not None:
-            found[stored.subject.rpartition(".")[2]] = record.incarnation
+            found[stored.subject.rpartition(".")[2]] = record, stored
     return found
 
 
@@ -336,7 +336,7 @@ async def _find(
 
 
 def _record(stored: StoredMessage) -> LeaseRecord | None:
-    if stored.is_marker or not stored.data:
+    if stored.is_tombstone or not stored.data:
         # The server's own note that the message has expired. An acquisition has to expect it.
         return None
     try:

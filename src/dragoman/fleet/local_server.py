@@ -103,12 +103,7 @@ async def _former_gone(folder: FleetFolder) -> None:
         return
     try:
         async with asyncio.timeout(_STOP_SECONDS):
-            while True:
-                try:
-                    _, writer = await asyncio.open_connection(_HOST, where.port)
-                except OSError:
-                    return
-                writer.close()
+            while await _takes_connections(where.port):  # noqa: ASYNC110 - no event tells of another process
                 await asyncio.sleep(_LOOK_SECONDS)
     except TimeoutError as error:
         raise FleetUnavailable(
@@ -122,17 +117,22 @@ async def _listening(process: SupervisedProcess, port: int) -> None:
     try:
         async with asyncio.timeout(_START_SECONDS):
             while process.exit is None:
-                try:
-                    _, writer = await asyncio.open_connection(_HOST, port)
-                except OSError:
-                    await asyncio.sleep(_LOOK_SECONDS)
-                else:
-                    writer.close()
+                if await _takes_connections(port):
                     return
+                await asyncio.sleep(_LOOK_SECONDS)
     except TimeoutError as error:
         raise FleetUnavailable(f"NATS did not start within {_START_SECONDS:g} seconds.") from error
     await process.wait()
     raise FleetUnavailable(f"NATS did not start: {process.stderr_tail.strip() or 'it says nothing'}")
+
+
+async def _takes_connections(port: int) -> bool:
+    try:
+        _, writer = await asyncio.open_connection(_HOST, port)
+    except OSError:
+        return False
+    writer.close()
+    return True
 
 
 async def _end(process: SupervisedProcess) -> None:

@@ -10,18 +10,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from dragoman.fleet.messages import Bid
+from dragoman.fleet.subjects import is_node_name
 
 __all__ = ["Place", "WorkerChoice", "choose"]
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a hinted conversation is."""
+    """Which node has a conversation, as its journal says."""
 
-    # The node that owns it, and lives. "": nobody does.
+    # The node whose incarnation owns it, and lives. "": nobody does, and the journal is free.
     owner: str
-    # The node that owned it last.
-    last: str
+    # The node that owns it, or owned it last.
+    last_node: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,14 +44,14 @@ def choose(
 
     `streams`: how many this gateway has with each worker now. Bids of the same moment do not count each other's requests.
     """
-    owners = [place.owner for place in places if place.owner]
+    owners = [place.owner for place in places if is_node_name(place.owner)]
     fitting = [bid for bid in bids if set(labels) <= set(bid.labels)]
     # A worker that drains or is full still finishes what is under way there.
     holders = [bid.node for bid in fitting if bid.holds]
     willing = [bid for bid in fitting if not bid.is_full and not bid.is_draining]
     own = streams or {}
     by_load = [bid.node for bid in sorted(willing, key=lambda bid: _load(bid, own.get(bid.node, 0)))]
-    last = [place.last for place in places if place.last in by_load]
+    last = [place.last_node for place in places if place.last_node in by_load]
     nodes = tuple(dict.fromkeys((*owners, *holders, *last, *by_load)))
     full = [bid.retry_after for bid in fitting if bid.is_full and not bid.is_draining]
     return WorkerChoice(nodes, retry_after=None if nodes or not full else min(full))

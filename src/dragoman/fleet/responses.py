@@ -34,8 +34,17 @@ import msgspec
 from nats.js.api import DiscardPolicy, StreamConfig
 
 from dragoman.fleet.connection import FleetConnection, FleetUnavailable, NoAnswer
-from dragoman.fleet.stored import StoredMessage, WrongSequence, erase, last_stored, put
-from dragoman.fleet.stored_reads import any_stored, message_at, nearest_stored, next_stored
+from dragoman.fleet.stored import (
+    StoredMessage,
+    WrongSequence,
+    any_stored,
+    erase,
+    last_stored,
+    message_at,
+    nearest_stored,
+    next_stored,
+    put,
+)
 from dragoman.fleet.subjects import RESPONSE_SUBJECTS, RESPONSES, subject_token
 from dragoman.store.errors import JournalStoreError
 from dragoman.store.responses import (

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
-from pathlib import Path
-
 import msgspec
 
 from dragoman.fleet.connection import FleetConnection, FleetUnavailable
@@ -58,12 +55,8 @@ def check_version(connection: FleetConnection) -> None:
 async def servers(fleet: FleetSettings, keys: FleetKeys) -> list[ServerReport]:
     """All servers of the cluster that have JetStream, by the system account. Raises `FleetUnavailable`."""
     credentials = keys.system_credentials("system")
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "system.creds"
-        file.touch(0o600)
-        file.write_text(credentials.text(), "utf-8")
-        async with FleetConnection.open(fleet.urls, "system", file, tls_context(fleet)) as connection:
-            answers = await connection.collect(_REQUEST, b'{"config": true}', _ANSWER_SECONDS)
+    async with FleetConnection.open(fleet.urls, "system", credentials, tls_context(fleet)) as connection:
+        answers = await connection.collect(_REQUEST, b'{"config": true}', _ANSWER_SECONDS)
     found = []
     for each in answers:
         try:

@@ -24,27 +24,33 @@ from dragoman.fleet.connection import FleetConnection, FleetUnavailable, NoAnswe
 __all__ = [
     "ANSWER_SECONDS",
     "ELECTION_SECONDS",
+    "TIME",
     "RefusedByServer",
     "StoredMessage",
+    "StreamInfo",
     "WrongSequence",
-    "as_stored",
+    "any_stored",
     "erase",
     "first_stored",
     "heads_of_all",
     "last_of_each",
     "last_stored",
+    "message_at",
     "naming_errors",
+    "nearest_stored",
+    "next_stored",
     "put",
     "stored_after",
     "stored_at",
     "stored_since",
+    "stream_info",
     "through_election",
 ]
 
 _T = TypeVar("_T")
 
 # The server's own sign that a message stands for one that is gone.
-_MARKER = "Nats-Marker-Reason"
+_TOMBSTONE = "Nats-Marker-Reason"
 _EXPECTED = "Nats-Expected-Last-Subject-Sequence"
 # The second: another message for the subject is on its way to the replicas of a cluster.
 _WRONG_SEQUENCES = (10071, 10164)
@@ -57,7 +63,10 @@ _AGAIN_SECONDS = 0.25
 # What one request reads at most. More is read by further requests.
 _BATCH = 1_000
 _BATCH_BYTES = 16 * 1024 * 1024
+# When the message was stored, in an answer to a direct read.
+TIME = "Nats-Time-Stamp"
 _PENDING = "Nats-Num-Pending"
+_NOT_FOUND = 404
 
 
 class WrongSequence(Exception):
@@ -97,9 +106,9 @@ class StoredMessage:
     headers: Mapping[str, str] = field(default_factory=dict)
 
     @property
-    def is_marker(self) -> bool:
+    def is_tombstone(self) -> bool:
         """Whether it only says that another message is gone."""
-        return _MARKER in self.headers
+        return _TOMBSTONE in self.headers
 
 
 async def put(
@@ -137,7 +146,7 @@ async def last_stored(
     with naming_errors(f"{subject} could not be read within {seconds:g} seconds"):
         try:
             async with asyncio.timeout(seconds):
-                return as_stored(await connection.js.get_last_msg(stream, subject))
+                return _as_stored(await connection.js.get_last_msg(stream, subject))
         except nats.js.errors.NotFoundError as error:
             _check_found(stream, error)
             return None
@@ -156,17 +165,7 @@ async def stored_after(
     connection: FleetConnection, stream: str, subject: str, sequence: int = 0
 ) -> list[StoredMessage]:
     """All messages of a subject after this one, in order."""
-    found: list[StoredMessage] = []
-    while True:
-        batch = await _direct(
-            connection,
-            stream,
-            {"next_by_subj": subject, "seq": sequence + 1, "batch": _BATCH, "max_bytes": _BATCH_BYTES},
-        )
-        found += batch
-        if not batch or batch[-1].headers.get(_PENDING) == "0":
-            return found
-        sequence = batch[-1].sequence
+    return await _all_pages(connection, stream, {"next_by_subj": subject, "seq": sequence + 1})
 
 
 async def first_stored(
@@ -180,39 +179,32 @@ async def stored_since(
     connection: FleetConnection, stream: str, subjects: str, start: datetime
 ) -> list[StoredMessage]:
     """All messages of these subjects that were stored since then, in order."""
-    first = await _direct(
-        connection,
-        stream,
-        {
-            "next_by_subj": subjects,
-            "start_time": start.isoformat(),
-            "batch": _BATCH,
-            "max_bytes": _BATCH_BYTES,
-        },
-    )
-    if not first or first[-1].headers.get(_PENDING) == "0":
-        return first
-    return [*first, *await stored_after(connection, stream, subjects, first[-1].sequence)]
+    return await _all_pages(connection, stream, {"next_by_subj": subjects, "start_time": start.isoformat()})
 
 
 async def last_of_each(
     connection: FleetConnection, stream: str, subjects: Sequence[str]
 ) -> list[StoredMessage]:
     """The last messages of these subjects, which may have wildcards; at most 1,024 in all."""
-    found: dict[str, StoredMessage] = {}
-    sequence = 0
-    while subjects:
-        # They come in the order of the stream. What is replaced meanwhile comes again, later.
-        batch = await _direct(
-            connection,
-            stream,
-            {"multi_last": list(subjects), "seq": sequence + 1, "batch": _BATCH, "max_bytes": _BATCH_BYTES},
-        )
-        found |= {message.subject: message for message in batch}
-        if not batch or batch[-1].headers.get(_PENDING) == "0":
-            break
-        sequence = batch[-1].sequence
-    return list(found.values())
+    if not subjects:
+        return []
+    found = await _all_pages(connection, stream, {"multi_last": list(subjects), "seq": 1})
+    # What is replaced while this reads comes again, on a later page.
+    return list({message.subject: message for message in found}.values())
+
+
+async def _all_pages(
+    connection: FleetConnection, stream: str, request: dict[str, object]
+) -> list[StoredMessage]:
+    """What a request finds, in the order of the stream. A page after the first begins behind the last message."""
+    found: list[StoredMessage] = []
+    while True:
+        page = await _direct(connection, stream, {**request, "batch": _BATCH, "max_bytes": _BATCH_BYTES})
+        found += page
+        if not page or page[-1].headers.get(_PENDING) == "0":
+            return found
+        request = {**request, "seq": page[-1].sequence + 1}
+        request.pop("start_time", None)
 
 
 async def heads_of_all(connection: FleetConnection, stream: str, subjects: str) -> list[StoredMessage]:
@@ -231,31 +223,74 @@ async def _subjects_of(connection: FleetConnection, stream: str, subjects: str) 
     """All subjects with messages that fit."""
     found: dict[str, int] = {}
     while True:
-        wanted = json.dumps({"subjects_filter": subjects, "offset": len(found)}).encode()
-        try:
-            answer = await connection.request(
-                f"{connection.api}.STREAM.INFO.{stream}", wanted, ANSWER_SECONDS
-            )
-        except NobodyThere as error:
-            raise _no_stream(stream) from error
-        info = msgspec.json.decode(answer, type=_StreamInfo)
-        if info.state is None:
+        info = await stream_info(connection, stream, subjects, len(found))
+        if info is None:
             raise _no_stream(stream)
-        page = info.state.subjects or {}
-        found |= page
-        if not page or len(found) >= info.total:
+        found |= info.state.subjects
+        if not info.state.subjects or len(found) >= info.total:
             return list(found)
 
 
-class _StreamState(msgspec.Struct):
-    subjects: dict[str, int] | None = None
+class _StreamState(msgspec.Struct, frozen=True):
+    messages: int = 0
+    bytes: int = 0
+    # How many messages each subject has: one page of them.
+    subjects: dict[str, int] = {}
 
 
-class _StreamInfo(msgspec.Struct):
-    # None: there is no such stream.
-    state: _StreamState | None = None
-    # How many subjects there are on all pages.
+class _StreamConfig(msgspec.Struct, frozen=True):
+    num_replicas: int = 1
+
+
+class _Peer(msgspec.Struct, frozen=True):
+    name: str = ""
+    offline: bool = False
+    lag: int = 0
+
+
+class _Cluster(msgspec.Struct, frozen=True):
+    leader: str | None = None
+    replicas: tuple[_Peer, ...] = ()
+
+
+class _ApiError(msgspec.Struct, frozen=True):
+    code: int = 0
+    description: str = ""
+
+
+class StreamInfo(msgspec.Struct, frozen=True):
+    """What JetStream says of a stream, as far as it is used here."""
+
+    state: _StreamState = _StreamState()
+    config: _StreamConfig = _StreamConfig()
+    cluster: _Cluster = _Cluster()
+    # How many subjects fit, on all pages.
     total: int = 0
+    error: _ApiError | None = None
+
+
+async def stream_info(
+    connection: FleetConnection, stream: str, subjects: str, offset: int, seconds: float = ANSWER_SECONDS
+) -> StreamInfo | None:
+    """The state of a stream, with the subjects that fit, from this one on. None: there is no such stream.
+
+    Raises `NoAnswer` or `FleetUnavailable`.
+    """
+    request = json.dumps({"subjects_filter": subjects, "offset": offset}).encode()
+    try:
+        answer = await connection.request(f"{connection.api}.STREAM.INFO.{stream}", request, seconds)
+        info = msgspec.json.decode(answer, type=StreamInfo)
+    except NobodyThere as error:
+        raise FleetUnavailable("NATS has no JetStream, or this account may not use it.") from error
+    except msgspec.MsgspecError as error:
+        raise FleetUnavailable(
+            f"JetStream describes {stream} in a form that is not known: {error}."
+        ) from error
+    if info.error is None:
+        return info
+    if info.error.code != _NOT_FOUND:
+        raise FleetUnavailable(f"JetStream refuses: {info.error.description}.")
+    return None
 
 
 def _no_stream(stream: str) -> FleetUnavailable:
@@ -269,7 +304,7 @@ async def _direct(
 ) -> list[StoredMessage]:
     is_batch = "batch" in request
     try:
-        answers = await connection.series(
+        answers = await connection.request_many(
             f"$JS.API.DIRECT.GET.{stream}",
             json.dumps(request).encode(),
             ANSWER_SECONDS,
@@ -286,6 +321,47 @@ async def _direct(
 def _direct_message(received: Received) -> StoredMessage:
     headers = received.headers
     return StoredMessage(int(headers["Nats-Sequence"]), headers["Nats-Subject"], received.data, headers)
+
+
+# The following read from the server that answers first, which may be a moment behind, and from the stream's leader if that
+# one has nothing.
+
+
+async def nearest_stored(connection: FleetConnection, stream: str, subject: str) -> StoredMessage | None:
+    """The last message of a subject."""
+    found = await last_of_each(connection, stream, [subject])
+    return found[0] if found else await last_stored(connection, stream, subject)
+
+
+async def any_stored(connection: FleetConnection, stream: str, subjects: str) -> StoredMessage | None:
+    """The first message whose subject fits."""
+    found = await first_stored(connection, stream, subjects, 1)
+    return found[0] if found else await next_stored(connection, stream, subjects)
+
+
+async def message_at(connection: FleetConnection, stream: str, sequence: int) -> StoredMessage | None:
+    """The message with this sequence number. None: it is gone."""
+    found = await stored_at(connection, stream, sequence)
+    return found or await _of_leader(connection, stream, sequence)
+
+
+async def next_stored(
+    connection: FleetConnection, stream: str, subjects: str, after: int = 0
+) -> StoredMessage | None:
+    """The first message after this one whose subject fits, as the leader has it."""
+    return await _of_leader(connection, stream, after + 1, subjects)
+
+
+async def _of_leader(
+    connection: FleetConnection, stream: str, sequence: int, subjects: str | None = None
+) -> StoredMessage | None:
+    with naming_errors(f"{subjects or sequence} could not be read in time"):
+        try:
+            return _as_stored(
+                await connection.js.get_msg(stream, sequence, subject=subjects, next=subjects is not None)
+            )
+        except nats.js.errors.NotFoundError:
+            return None
 
 
 async def erase(connection: FleetConnection, stream: str, sequence: int) -> None:
@@ -308,7 +384,7 @@ def _check_found(stream: str, error: nats.js.errors.APIError) -> None:
         raise RefusedByServer(f"NATS has no stream {stream}. Run `dragoman fleet init`.") from error
 
 
-def as_stored(message: RawStreamMsg) -> StoredMessage:
+def _as_stored(message: RawStreamMsg) -> StoredMessage:
     return StoredMessage(
         message.seq or 0, message.subject or "", message.data or b"", dict(message.headers or {})
     )

@@ -12,6 +12,7 @@ __all__ = [
     "AUDIT",
     "AUDIT_SUBJECTS",
     "BIDS",
+    "EVERY_QUESTION",
     "GATEWAYS",
     "GATEWAY_STATUS",
     "INDEX",
@@ -39,6 +40,7 @@ __all__ = [
     "is_node_name",
     "operations_subject",
     "parts_subject",
+    "questions_subject",
     "requests_subject",
     "streams_subject",
     "subject_token",
@@ -71,7 +73,9 @@ GATEWAY_STATUS = "dg.status.gateway"
 # Workers publish questions for the console below `dg.question.NAME`. A message at `dg.question.all` makes them publish all
 # that wait.
 QUESTIONS = "dg.question"
-ALL_QUESTIONS = "dg.question.all"
+ALL_QUESTIONS = f"{QUESTIONS}.all"
+# What workers publish. A worker's name has no dot, so `ALL_QUESTIONS` is no match.
+EVERY_QUESTION = f"{QUESTIONS}.*.news"
 # Gateways publish whether a person can be reached.
 PRESENCE = "dg.present"
 
@@ -101,6 +105,10 @@ def requests_subject(worker: str) -> str:
 def streams_subject(worker: str) -> str:
     """Pings, receipts, cancellations: all about streams that exist."""
     return f"{NODES}.{worker}.stream"
+
+
+def questions_subject(worker: str) -> str:
+    return f"{QUESTIONS}.{worker}.news"
 
 
 def decisions_subject(worker: str) -> str:

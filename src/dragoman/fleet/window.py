@@ -79,15 +79,15 @@ class ReceivingWindow:
     # After which batch it has asked for more.
     _asked_after: int = -1
 
-    def takes(self, number: int) -> bool:
-        """Whether this batch is the next one. Any other is dropped: a double, or one after a gap."""
+    def accept(self, number: int) -> bool:
+        """Count this batch as taken, if it is the next one. False: drop it, because it is a double or after a gap."""
         if number != self.number + 1:
             return False
         self.number = number
         return True
 
-    def asks_again(self, number: int) -> bool:
-        """Whether a batch with this number shows a gap that was not asked for yet. If so, it counts as asked for."""
+    def mark_gap(self, number: int) -> bool:
+        """Note the gap that a batch with this number shows. True: ask for what is missing. False: that was done, or there is none."""
         if number <= self.number + 1 or self._asked_after == self.number:
             return False
         self._asked_after = self.number

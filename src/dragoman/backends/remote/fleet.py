@@ -17,7 +17,7 @@ from typing import Protocol, TypeVar
 import msgspec
 
 from dragoman.backends.remote.permission_mirror import PermissionMirror
-from dragoman.backends.remote.stream import RemoteStream
+from dragoman.backends.remote.stream import SAME_VERSION, RemoteStream, machine_error
 from dragoman.backends.remote.validity import Validity
 from dragoman.fleet.connection import FleetConnection, FleetUnavailable, NoAnswer, NobodyThere, Received
 from dragoman.fleet.joining import joined, reader_name
@@ -44,6 +44,7 @@ from dragoman.fleet.messages import (
     Resend,
     StreamMessage,
 )
+from dragoman.fleet.placement import Place
 from dragoman.fleet.settings import FleetSettings
 from dragoman.fleet.subjects import (
     STATUS,
@@ -57,7 +58,7 @@ from dragoman.lm import LanguageModelError
 from dragoman.permissions.grants import Grants
 from dragoman.process.deadline import boot_seconds
 
-__all__ = ["Fleet", "HintStore", "KnownPlace", "Unwilling", "WorkerPeer", "died"]
+__all__ = ["Fleet", "PlacementStore", "Unwilling", "WorkerPeer", "worker_lost_error"]
 
 _T = TypeVar("_T")
 
@@ -84,29 +85,10 @@ _FORGET_SECONDS = 16.0
 _ABSENT_SECONDS = 5.0
 
 
-class KnownPlace(Protocol):
-    """Where a journal is, as the store says it."""
-
-    @property
-    def owner(self) -> str:
-        """The node that owns it; "" if it is free."""
-        ...
-
-    @property
-    def is_live(self) -> bool:
-        """Whether the lease of the owner lives."""
-        ...
-
-    @property
-    def last_node(self) -> str:
-        """The node that owns it, or owned it last."""
-        ...
-
-
-class HintStore(Protocol):
+class PlacementStore(Protocol):
     """A store that knows where conversations are: `journal.jetstream`."""
 
-    async def place_of(self, journal: str) -> KnownPlace | None: ...
+    async def place_of(self, journal: str) -> Place | None: ...
 
     async def hinted(self, keys: Sequence[str]) -> list[str]:
         """The conversations under these keys of the index, those of earlier keys first."""
@@ -136,7 +118,7 @@ class WorkerPeer:
     def fail(self) -> None:
         """Nothing more of this incarnation is shown."""
         for stream in self.streams.values():
-            stream.fail(died(self.node))
+            stream.fail(worker_lost_error(self.node))
 
 
 class Fleet:
@@ -146,7 +128,7 @@ class Fleet:
         self,
         connect: Callable[[], AbstractAsyncContextManager[FleetConnection]],
         name: str,
-        store: HintStore | None = None,
+        store: PlacementStore | None = None,
         clock: Callable[[], float] = boot_seconds,
     ) -> None:
         """`name` is that of this node. Two processes may share it; their streams do not mix."""
@@ -181,7 +163,7 @@ class Fleet:
         return cls(lambda: joined(config, name), name)
 
     @classmethod
-    def on(cls, connection: FleetConnection, name: str, store: HintStore | None = None) -> Fleet:
+    def on(cls, connection: FleetConnection, name: str, store: PlacementStore | None = None) -> Fleet:
         """One that uses a connection of the caller."""
 
         @asynccontextmanager
@@ -215,7 +197,7 @@ class Fleet:
         if self.store is None:
             return None
         place = await self.store.place_of(conversation)
-        return place.owner if place is not None and place.is_live and is_node_name(place.owner) else None
+        return place.owner if place is not None and is_node_name(place.owner) else None
 
     async def close(self) -> None:
         for peer in self._peers.values():
@@ -404,7 +386,7 @@ class Fleet:
         except msgspec.MsgspecError:
             return
         if stream is not None:
-            stream.fail(_unread(stream.node))
+            stream.fail(_unread_error(stream.node))
 
     # Pings.
 
@@ -467,12 +449,12 @@ class Fleet:
             if sent is None:
                 # A worker forgets a stream whose end has arrived, if the receipt for it was lost.
                 if stream.id in self._streams and not stream.has_end:
-                    stream.fail(died(peer.node))
+                    stream.fail(worker_lost_error(peer.node))
             elif stream.window.is_behind(sent, had[stream.id]):
                 stream.resends += 1
                 if stream.resends > _MOST_RESENDS:
                     # It arrives, and cannot be read.
-                    stream.fail(_unread(peer.node))
+                    stream.fail(_unread_error(peer.node))
                 await self._say(peer.node, Resend(stream.id, stream.window.number))
 
 
@@ -498,24 +480,12 @@ def _read(form: Form[_T], data: bytes, what: str) -> _T | None:
         return None
 
 
-def died(node: str) -> LanguageModelError:
+def worker_lost_error(node: str) -> LanguageModelError:
     """The error of a response whose worker is gone."""
     what = "no longer answers. What it did last may be lost."
     hint = "Send the next request: it continues on another machine."
-    return LanguageModelError(
-        "unavailable",
-        f"The machine {node}, on which this conversation runs, {what}",
-        hint=hint,
-        public=f"The machine on which this conversation runs {what} {hint}",
-    )
+    return machine_error("unavailable", f"{node}, on which this conversation runs,", what, hint)
 
 
-def _unread(node: str) -> LanguageModelError:
-    what = "has sent something that cannot be read here."
-    hint = "Gateways and workers should have the same version of Dragoman."
-    return LanguageModelError(
-        "internal",
-        f"The machine {node} {what}",
-        hint=hint,
-        public=f"The machine on which this conversation runs {what} {hint}",
-    )
+def _unread_error(node: str) -> LanguageModelError:
+    return machine_error("internal", node, "has sent something that cannot be read here.", SAME_VERSION)

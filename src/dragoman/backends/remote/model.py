@@ -16,14 +16,13 @@ from pathlib import Path
 import msgspec
 from msgspec.structs import replace
 
-from dragoman.backends.remote.fleet import Fleet, Unwilling, WorkerPeer, died
+from dragoman.backends.remote.fleet import Fleet, Unwilling, WorkerPeer, worker_lost_error
 from dragoman.backends.remote.stream import RemoteStream
 from dragoman.fleet.connection import FleetUnavailable, NoAnswer
 from dragoman.fleet.hints import hints_of
 from dragoman.fleet.lease import LEASE_SECONDS, find_lease
 from dragoman.fleet.messages import ApprovedCall, OfferedModel, RequestMessage, StreamEnd
 from dragoman.fleet.placement import Place, WorkerChoice, choose
-from dragoman.fleet.subjects import is_node_name
 from dragoman.lm import (
     CancellationError,
     CancellationToken,
@@ -262,7 +261,7 @@ class RemoteModel:
             await asyncio.sleep(_LOOK_SECONDS)
             if not await self._lives(owner):
                 return None
-        raise died(owner)
+        raise worker_lost_error(owner)
 
     async def _first(
         self, message: RequestMessage, choice: WorkerChoice, unwilling: dict[str, LanguageModelError]
@@ -287,11 +286,7 @@ class RemoteModel:
             found = await asyncio.gather(*map(store.place_of, hints))
         except JournalStoreError as error:
             raise _unreachable(str(error)) from error
-        return [
-            Place(each.owner if each.is_live and is_node_name(each.owner) else "", each.last_node)
-            for each in found
-            if each is not None
-        ]
+        return [each for each in found if each is not None]
 
     async def _lives(self, node: str) -> bool:
         try:
@@ -325,7 +320,7 @@ class RemoteModel:
             batch, size = await stream.next()
             if peer.validity.seconds_left(self._fleet.clock()) <= 0:
                 # This process was suspended, or busy: others may have the conversation by now.
-                raise died(peer.node)
+                raise worker_lost_error(peer.node)
             if self._mirror is not None:
                 if batch.number == 1 and batch.end in (None, StreamEnd()):
                     self._mirror.settle(request)

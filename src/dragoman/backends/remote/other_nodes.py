@@ -9,7 +9,7 @@ from collections.abc import Iterable
 import msgspec
 
 from dragoman.fleet.connection import FleetConnection, FleetUnavailable, NoAnswer, NobodyThere
-from dragoman.fleet.question_messages import (
+from dragoman.fleet.console_messages import (
     OPERATION_FORM,
     OPERATION_RESULT_FORM,
     ListLive,

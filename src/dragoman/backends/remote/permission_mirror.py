@@ -18,8 +18,8 @@ import msgspec
 
 from dragoman.conversations.ids import CONVERSATION_ID
 from dragoman.fleet.connection import FleetConnection, FleetUnavailable, NoAnswer, NobodyThere
+from dragoman.fleet.console_messages import DECISION_FORM, PENDING_LIST_FORM, LookUpCalls, ShownAsItem
 from dragoman.fleet.messages import ApprovedCall, Form, NodeStatus, PendingMessage
-from dragoman.fleet.question_messages import DECISION_FORM, PENDING_LIST_FORM, LookUpCalls, ShownAsItem
 from dragoman.fleet.subjects import STATUS, decisions_subject
 from dragoman.lm import LanguageModelError, Message, Part, Request, TextPart, ToolResultPart
 from dragoman.permissions.grants import Grants, PendingPermission

@@ -15,11 +15,9 @@ from contextlib import asynccontextmanager
 import msgspec
 
 from dragoman.fleet.connection import FleetConnection, FleetUnavailable, NoAnswer, NobodyThere, Received
-from dragoman.fleet.question_messages import (
-    ALL_QUESTIONS,
+from dragoman.fleet.console_messages import (
     DECISION_FORM,
     DECISION_RESULT_FORM,
-    EVERY_QUESTION,
     PRESENCE_FORM,
     QUESTION_FORM,
     DecideQuestion,
@@ -28,7 +26,7 @@ from dragoman.fleet.question_messages import (
     QuestionOpened,
     QuestionsWaiting,
 )
-from dragoman.fleet.subjects import PRESENCE, decisions_subject
+from dragoman.fleet.subjects import ALL_QUESTIONS, EVERY_QUESTION, PRESENCE, decisions_subject
 from dragoman.permissions.inbox import (
     DecidedAlready,
     DecisionNotAcknowledged,
@@ -44,7 +42,7 @@ __all__ = ["QuestionMirror"]
 _log = logging.getLogger(__name__)
 
 # How often a gateway says whom it reaches. Workers do not count on it after 16 seconds.
-_SAY_SECONDS = 5.0
+_PRESENCE_SECONDS = 5.0
 # A worker with questions says so every 5 seconds. Three of these messages may be lost.
 _SILENT_SECONDS = 16.0
 # Less than the 30 seconds that a page waits. A write to three replicas can take 8 seconds while they choose a leader.
@@ -60,21 +58,21 @@ class QuestionMirror:
         gateway: str,
         inbox: Inbox,
         *,
-        say_seconds: float = _SAY_SECONDS,
+        presence_seconds: float = _PRESENCE_SECONDS,
         decide_seconds: float = _DECIDE_SECONDS,
     ) -> None:
         self._connection = connection
         self._gateway = gateway
         self._inbox = inbox
-        self._say_seconds = say_seconds
+        self._presence_seconds = presence_seconds
         self._decide_seconds = decide_seconds
         self._loop = asyncio.get_running_loop()
         # When each worker was heard last, by the loop's clock.
-        self._heard: dict[str, float] = {}
-        self._said: Presence | None = None
-        self._must_say = asyncio.Event()
+        self._last_heard: dict[str, float] = {}
+        self._published: Presence | None = None
+        self._must_publish = asyncio.Event()
         # Whether questions may have come that this gateway has not heard of.
-        self._must_ask = True
+        self._must_ask_for_all = True
 
     @classmethod
     @asynccontextmanager
@@ -84,22 +82,24 @@ class QuestionMirror:
         gateway: str,
         inbox: Inbox,
         *,
-        say_seconds: float = _SAY_SECONDS,
+        presence_seconds: float = _PRESENCE_SECONDS,
         decide_seconds: float = _DECIDE_SECONDS,
     ) -> AsyncIterator[QuestionMirror]:
-        mirror = cls(connection, gateway, inbox, say_seconds=say_seconds, decide_seconds=decide_seconds)
+        mirror = cls(
+            connection, gateway, inbox, presence_seconds=presence_seconds, decide_seconds=decide_seconds
+        )
         end = await connection.subscribe(EVERY_QUESTION, mirror._take)
-        inbox.on_change.append(mirror._look)
+        inbox.on_change.append(mirror._note_change)
         connection.on_reconnect.append(mirror._start_over)
-        saying = asyncio.create_task(mirror._say())
+        publishing = asyncio.create_task(mirror._publish_presence())
         try:
             yield mirror
         finally:
             connection.on_reconnect.remove(mirror._start_over)
-            inbox.on_change.remove(mirror._look)
+            inbox.on_change.remove(mirror._note_change)
             await end()
-            saying.cancel()
-            await asyncio.wait({saying})
+            publishing.cancel()
+            await asyncio.wait({publishing})
             for question in mirror._copies():
                 inbox.close(question.id, "ended")
 
@@ -115,11 +115,11 @@ class QuestionMirror:
         except msgspec.MsgspecError as error:
             _log.warning("%s has sent a question that cannot be read: %s", node, error)
             return
-        if node not in self._heard:
+        if node not in self._last_heard:
             # It is new, and does not know yet whom this gateway reaches.
-            self._said = None
-            self._must_say.set()
-        self._heard[node] = self._loop.time()
+            self._published = None
+            self._must_publish.set()
+        self._last_heard[node] = self._loop.time()
         match message:
             case QuestionOpened():
                 self._open(node, message)
@@ -205,16 +205,16 @@ class QuestionMirror:
 
     # What this gateway says.
 
-    def _look(self) -> None:
+    def _note_change(self) -> None:
         """Something has changed in the inbox."""
-        if self._presence() != self._said:
-            self._must_say.set()
+        if self._presence() != self._published:
+            self._must_publish.set()
 
     def _start_over(self) -> None:
         """The connection is up again. Messages may be lost, and workers new."""
-        self._heard.clear()
-        self._must_ask = True
-        self._must_say.set()
+        self._last_heard.clear()
+        self._must_ask_for_all = True
+        self._must_publish.set()
 
     def _presence(self) -> Presence:
         inbox = self._inbox
@@ -231,23 +231,23 @@ class QuestionMirror:
             inbox.question_seconds,
         )
 
-    async def _say(self) -> None:
+    async def _publish_presence(self) -> None:
         while True:
-            self._must_say.clear()
-            if self._must_ask:
-                self._must_ask = False
+            self._must_publish.clear()
+            if self._must_ask_for_all:
+                self._must_ask_for_all = False
                 await self._ask_for_all()
             presence = self._presence()
             # A gateway without a console says nothing, but that it has none any more.
-            if presence != Presence(self._gateway) or self._said not in (None, presence):
+            if presence != Presence(self._gateway) or self._published not in (None, presence):
                 try:
                     await self._connection.publish(PRESENCE, PRESENCE_FORM.encode(presence))
                 except FleetUnavailable as error:
                     _log.warning("workers do not learn now whom the console reaches: %s", error)
-            self._said = presence
+            self._published = presence
             try:
-                async with asyncio.timeout(self._say_seconds):
-                    await self._must_say.wait()
+                async with asyncio.timeout(self._presence_seconds):
+                    await self._must_publish.wait()
             except TimeoutError:
                 self._drop_silent()
 
@@ -255,7 +255,7 @@ class QuestionMirror:
         """Workers that have not been heard for so long are gone, with their questions."""
         earliest = self._loop.time() - _SILENT_SECONDS
         for question in self._copies():
-            if self._heard.get(question.node, earliest) < earliest:
+            if self._last_heard.get(question.node, earliest) < earliest:
                 self._inbox.close(question.id, "ended")
 
 

@@ -9,11 +9,14 @@ from typing import NamedTuple
 from dragoman.fleet.messages import Batch, Receipt
 from dragoman.fleet.window import ReceivingWindow
 from dragoman.lm import LanguageModelError
+from dragoman.lm.errors import ErrorKind
 
-__all__ = ["RemoteStream", "TakenBatch"]
+__all__ = ["SAME_VERSION", "RemoteStream", "TakenBatch", "machine_error"]
 
 # A worker sends no more than one window, and a batch. One that stops sends what it has, whether there is room or not.
 _MOST_WINDOWS = 2
+# What helps against messages that do not fit.
+SAME_VERSION = "Gateways and workers should have the same version of Dragoman."
 
 
 class TakenBatch(NamedTuple):
@@ -54,10 +57,10 @@ class RemoteStream:
         if self._error is not None or (batch.incarnation and batch.incarnation != self.incarnation):
             # Of another life of the worker, which may have been suspended.
             return False
-        if not self.window.takes(batch.number):
-            return self.window.asks_again(batch.number)
+        if not self.window.accept(batch.number):
+            return self.window.mark_gap(batch.number)
         if self.held_bytes >= _MOST_WINDOWS * self.window.limit:
-            self.fail(_sends_too_much(self.node))
+            self.fail(_sends_too_much_error(self.node))
             return False
         self._batches.append(TakenBatch(batch, size))
         self.has_end = batch.end is not None
@@ -85,11 +88,14 @@ class RemoteStream:
         return taken
 
 
-def _sends_too_much(node: str) -> LanguageModelError:
-    what = "sends more than it may, so its response ends here."
-    hint = "Gateways and workers should have the same version of Dragoman."
+def _sends_too_much_error(node: str) -> LanguageModelError:
+    return machine_error("internal", node, "sends more than it may, so its response ends here.", SAME_VERSION)
+
+
+def machine_error(kind: ErrorKind, node: str, what: str, hint: str) -> LanguageModelError:
+    """The error of a response that the machine of its conversation cannot continue."""
     return LanguageModelError(
-        "internal",
+        kind,
         f"The machine {node} {what}",
         hint=hint,
         public=f"The machine on which this conversation runs {what} {hint}",

@@ -6,7 +6,7 @@ gone.
 
 from __future__ import annotations
 
-from dragoman.fleet.question_messages import Presence
+from dragoman.fleet.console_messages import Presence
 from dragoman.permissions.inbox import Reach
 
 __all__ = ["PRESENT_SECONDS", "GatewayPeople"]

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
+from dragoman.fleet.console_messages import LookUpCalls, PendingList, ShownAsItem
 from dragoman.fleet.messages import ApprovedCall, PendingMessage
-from dragoman.fleet.question_messages import LookUpCalls, PendingList, ShownAsItem
 from dragoman.lm import Part, Request, TextPart, ToolCallPart, ToolResultPart
 from dragoman.permissions.action import is_permission_tool
 from dragoman.permissions.grants import Grants

@@ -16,8 +16,7 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 
 from dragoman.fleet.connection import FleetConnection, FleetUnavailable, Received
-from dragoman.fleet.question_messages import (
-    ALL_QUESTIONS,
+from dragoman.fleet.console_messages import (
     DECISION_FORM,
     DECISION_RESULT_FORM,
     PENDING_LIST_FORM,
@@ -30,9 +29,8 @@ from dragoman.fleet.question_messages import (
     QuestionOpened,
     QuestionsWaiting,
     ShownAsItem,
-    questions_subject,
 )
-from dragoman.fleet.subjects import PRESENCE, decisions_subject
+from dragoman.fleet.subjects import ALL_QUESTIONS, PRESENCE, decisions_subject, questions_subject
 from dragoman.frontends.worker.gateway_people import GatewayPeople
 from dragoman.frontends.worker.permission_service import PermissionService
 from dragoman.permissions.concluding import conclude, levels_for, promised_levels

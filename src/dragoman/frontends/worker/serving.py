@@ -58,7 +58,7 @@ from dragoman.models.folder_choice import with_chosen_folder
 from dragoman.process.deadline import boot_seconds, set_deadline
 from dragoman.process.memory import measure_below
 
-__all__ = ["HintedStore", "Lease", "ServingWorker", "WorkerLimits"]
+__all__ = ["ConversationLoader", "Lease", "ServingWorker", "WorkerLimits"]
 
 _log = logging.getLogger(__name__)
 
@@ -95,7 +95,7 @@ class Lease(Protocol):
     def seconds_left(self) -> float: ...
 
 
-class HintedStore(Protocol):
+class ConversationLoader(Protocol):
     """A store that loads conversations when a request hints at them."""
 
     async def consider(self, ids: Iterable[str]) -> None: ...
@@ -117,7 +117,7 @@ class ServingWorker:
         connection: FleetConnection,
         lease: Lease,
         models: Models,
-        store: HintedStore | None,
+        store: ConversationLoader | None,
         limits: WorkerLimits,
         clock: Callable[[], float] = boot_seconds,
     ) -> None:

@@ -13,7 +13,7 @@ from dragoman.fleet.connection import FleetConnection, FleetUnavailable
 from dragoman.fleet.lease import NameTaken
 from dragoman.frontends.worker.conversation_service import served_conversations
 from dragoman.frontends.worker.question_service import QuestionService
-from dragoman.frontends.worker.serving import HintedStore, Lease, ServingWorker, WorkerLimits
+from dragoman.frontends.worker.serving import ConversationLoader, Lease, ServingWorker, WorkerLimits
 from dragoman.lm import LanguageModelError
 from dragoman.models import Models
 from dragoman.process.deadline import boot_seconds, set_deadline
@@ -35,7 +35,7 @@ class OpenedModels:
     """The models of one life of a worker, and the store of their conversations."""
 
     models: Models
-    store: HintedStore | None = None
+    store: ConversationLoader | None = None
 
 
 class Worker(Generic[_L]):
@@ -114,7 +114,7 @@ class Worker(Generic[_L]):
                 if is_fenced:
                     # Supervisors end all agents now, however long the rest takes.
                     set_deadline(boot_seconds())
-                await serving.stop(_stopped(lease.node))
+                await serving.stop(_stopped_error(lease.node))
                 await self._close(opened.models, is_fenced=is_fenced)
         return not is_fenced
 
@@ -164,7 +164,7 @@ class Worker(Generic[_L]):
             _log.error("the models of the fenced worker could not be closed in %g seconds", _END_SECONDS)
 
 
-def _stopped(node: str) -> LanguageModelError:
+def _stopped_error(node: str) -> LanguageModelError:
     return LanguageModelError(
         "unavailable",
         f"The machine {node}, on which this conversation ran, stops.",

@@ -1,7 +1,7 @@
 """The log of decisions. It is append-only, and has no content: that is in the journals, and is read from there.
 
-A decision is written to its journal first, and then copied here. The journal's head says from which event on decisions may
-be missing here; whoever appends to the journal next, or claims or deletes it, copies them. A copy that is made twice is read
+An owner writes a decision to its journal first, then copies it here. `JournalHead.unaudited` is the first event that may be
+missing. The next node that appends, claims or deletes copies the missing ones. A copy that is made twice is read
 once. Copies have no id by which the server drops the second: every worker could store something under that id first. Every
 worker can also add what nobody decided, so a copy that differs from an earlier one of the same event is read as well, and one
 that cannot be read is left out.

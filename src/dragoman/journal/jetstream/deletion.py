@@ -115,11 +115,11 @@ class JournalDeletion:
             if known.head.life == "erasing":
                 await self._erase(known)
         is_plausible = await self._clock_is_plausible(present, keep.total_seconds())
-        lives = await live_incarnations(self._connection)
+        incarnations = await live_incarnations(self._connection)
         deleted = 0
         for known in heads:
             head = known.head
-            is_held = bool(head.incarnation) and lives.get(head.node) == head.incarnation
+            is_held = bool(head.incarnation) and incarnations.get(head.node) == head.incarnation
             if head.is_deleted or is_held:
                 continue
             if max(head.info.used_at, head.info.started_at) > present:

@@ -26,7 +26,6 @@ from dragoman.lm.json import encode
 __all__ = [
     "HEAD",
     "JournalHead",
-    "JournalPlace",
     "KnownHead",
     "ListedInfo",
     "journal_subject",
@@ -85,7 +84,7 @@ class JournalHead(msgspec.Struct, frozen=True, omit_defaults=True):
     info: ListedInfo
     # The sequence number of the last event.
     last: int
-    # How many owners there have been.
+    # How often the journal was claimed or deleted.
     epoch: int
     # The node that owns it, or owned it last; and its incarnation, or "" if nobody owns it.
     node: str
@@ -189,15 +188,3 @@ class KnownHead:
     @classmethod
     def read(cls, message: StoredMessage) -> KnownHead:
         return cls(JournalHead.read(message), message.sequence, len(message.data))
-
-
-@dataclass(frozen=True, slots=True)
-class JournalPlace:
-    """Which node has a journal."""
-
-    # The node that owns it; "": nobody does. Whether its incarnation lives: if not, the journal is free.
-    owner: str
-    is_live: bool
-    # The node that owns it, or owned it last.
-    last_node: str
-    epoch: int

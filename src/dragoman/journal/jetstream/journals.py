@@ -25,6 +25,7 @@ from msgspec.structs import replace
 
 from dragoman.fleet.connection import FleetConnection, FleetUnavailable, NoAnswer, Received
 from dragoman.fleet.lease import NodeLease, live_incarnations
+from dragoman.fleet.placement import Place
 from dragoman.fleet.stored import StoredMessage, first_stored, naming_errors, through_election
 from dragoman.fleet.subjects import INDEX, INDEX_SUBJECTS, JOURNALS, NEWS
 from dragoman.journal.content import is_decision
@@ -41,7 +42,6 @@ from dragoman.journal.jetstream.deletion import JournalDeletion
 from dragoman.journal.jetstream.folds import ConversationFolds
 from dragoman.journal.jetstream.head import (
     JournalHead,
-    JournalPlace,
     KnownHead,
     ListedInfo,
     journal_subject,
@@ -310,9 +310,11 @@ class JetStreamJournals:
     async def journals(self, *kinds: JournalKind) -> list[JournalInfo]:
         with mapping_errors():
             heads = [known.head for known in await self._messages.all_heads()]
-            lives = await live_incarnations(self._connection)
+            incarnations = await live_incarnations(self._connection)
         found = [
-            head.shown(head.node if head.incarnation and lives.get(head.node) == head.incarnation else "")
+            head.shown(
+                head.node if head.incarnation and incarnations.get(head.node) == head.incarnation else ""
+            )
             for head in heads
             if not head.is_deleted and head.info.kind in kinds
         ]
@@ -383,7 +385,7 @@ class JetStreamJournals:
         subjects = (message.subject for messages in found for message in reversed(messages))
         return list(dict.fromkeys(subject.rpartition(".")[2] for subject in subjects))
 
-    async def place_of(self, journal: str) -> JournalPlace | None:
+    async def place_of(self, journal: str) -> Place | None:
         """Which node has a journal. None: there is no such journal, or it cannot be read."""
         try:
             return await self._patient(lambda: self._place_of(journal))
@@ -391,13 +393,12 @@ class JetStreamJournals:
             _log.warning("%s has no place: %s", journal, error)
             return None
 
-    async def _place_of(self, journal: str) -> JournalPlace | None:
+    async def _place_of(self, journal: str) -> Place | None:
         known = await self._known.load(journal)
         if known is None or known.head.is_deleted:
             return None
         head = known.head
-        owner = head.node if head.incarnation else ""
-        return JournalPlace(owner, await self._known.lives(head), head.node, head.epoch)
+        return Place(head.node if await self._known.lives(head) else "", head.node)
 
 
 def _digest(content: bytes) -> bytes:

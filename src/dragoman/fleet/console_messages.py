@@ -11,7 +11,6 @@ from typing import Literal
 import msgspec
 
 from dragoman.fleet.messages import Form, PendingMessage
-from dragoman.fleet.subjects import QUESTIONS
 from dragoman.other_nodes import NodeConversation, Operation, OperationState
 from dragoman.permissions.action import Action
 from dragoman.permissions.approvals import ApprovalLevel
@@ -19,10 +18,8 @@ from dragoman.permissions.decide import Ask
 from dragoman.permissions.inbox import InboxDecision, InboxOutcome
 
 __all__ = [
-    "ALL_QUESTIONS",
     "DECISION_FORM",
     "DECISION_RESULT_FORM",
-    "EVERY_QUESTION",
     "OPERATION_FORM",
     "OPERATION_RESULT_FORM",
     "PENDING_LIST_FORM",
@@ -40,18 +37,7 @@ __all__ = [
     "QuestionOpened",
     "QuestionsWaiting",
     "ShownAsItem",
-    "questions_subject",
 ]
-
-# A message here makes every worker publish all questions that wait.
-ALL_QUESTIONS = f"{QUESTIONS}.all"
-# What workers publish. A worker's name has no dot, so `all` of above is no match.
-EVERY_QUESTION = f"{QUESTIONS}.*.news"
-
-
-def questions_subject(worker: str) -> str:
-    return f"{QUESTIONS}.{worker}.news"
-
 
 # Questions, from workers.
 
