@@ -253,7 +253,7 @@ class FleetProcesses:
 
     async def again(self, name: str) -> NodeProcess:
         """A worker that was configured before."""
-        node = await self.process(*self._named(name), "worker", "--name", name)
+        node = await self.process(*self.named(name), "worker", "--name", name)
         await node.until_said("to the fleet at")
         await self.until_listed(name)
         return node
@@ -271,7 +271,7 @@ class FleetProcesses:
         """`dragoman serve`, when it knows the models of the workers."""
         await self.run("fleet", "credentials", "gateway", name)
         self.configure(name, extra, url)
-        node = await self.process(*self._named(name), "serve", "--name", name, "--port", "0")
+        node = await self.process(*self.named(name), "serve", "--name", name, "--port", "0")
         await node.until_said("serving at")
         gateway = self.client(node)
         await gateway.until_offered("fake")
@@ -294,7 +294,7 @@ class FleetProcesses:
         fleet = f"[fleet]\nurl = {json.dumps(url or self.url)}\ncredentials = {json.dumps(str(file))}\n"
         (place / "dragoman.toml").write_text(fleet + tables)
 
-    def _named(self, name: str) -> tuple[str, ...]:
+    def named(self, name: str) -> tuple[str, ...]:
         place = self.place(name)
         return "--config", str(place / "dragoman.toml"), "--state-dir", str(place / "state")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import signal
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -241,3 +242,21 @@ async def test_a_single_model_of_the_fleet_is_reached_with_the_credentials_in_th
             await Chat(stranger.get("far"), fleet.folder).do(["say", "Never."])
     finally:
         await stranger.close()
+
+
+async def test_an_operator_reads_all_decisions_of_the_fleet_with_a_gateways_credentials(
+    fleet: FleetProcesses,
+) -> None:
+    await fleet.worker("w1")
+    one = await fleet.gateway("g1")
+    tool_call = {"toolCallId": "c", "title": "Run", "kind": "execute", "rawInput": {"command": "ls"}}
+    # Nobody can be asked, so it is refused, and that is a decision.
+    await one.do(["ask", tool_call, ["allow_once", "reject_once"]])
+    # On a gateway beside the one that serves, with its name and credentials.
+    said = await fleet.run(*fleet.named("g1"), "approvals", "history", "--json")
+    [decision] = [json.loads(line) for line in said.splitlines()]
+    assert "ls" in json.dumps(decision)
+    # A history without them would seem to be all.
+    refused = await fleet.process(*fleet.named("w1"), "approvals", "history")
+    assert await refused.end() != 0
+    assert "credentials of a gateway" in refused.said

@@ -36,12 +36,10 @@ def run(arguments: Namespace, context: CommandContext) -> int:
     if arguments.yes and action != "reset":
         raise UsageError("--yes is for reset: dragoman approvals reset --yes")
     start = None if arguments.since is None else since(arguments.since, datetime.now(UTC))
-    if action == "history":
-        context.say_if_fleet_stores("decisions")
     try:
         with Database.open(context.state_dir) as database:
             if action == "history":
-                return history(database, start, as_json=arguments.json)
+                return history(context, database, start, as_json=arguments.json)
             approvals = Approvals(ApprovalStore(database))
             if (notice := approvals.drop_incomplete()) is not None:
                 say(notice, sys.stderr)

@@ -54,7 +54,12 @@ def run(arguments: Namespace, context: CommandContext) -> int:
         raise UsageError("--all is for the list: dragoman conversations list --all")
     if action == "export" and len(ids) != 1:
         raise UsageError("conversations export: one at a time, as each is a JSON document.")
-    context.say_if_fleet_stores("conversations")
+    if (fleet := context.fleet()) is not None:
+        say(
+            f"dragoman: the conversations of the fleet at {', '.join(fleet.urls)} are stored there: see them at the console "
+            "of a gateway. This is what this machine has stored itself.",
+            sys.stderr,
+        )
     try:
         with Database.open(context.state_dir) as database:
             return asyncio.run(_run(SqliteJournals(database), SqliteResponses(database), arguments))

@@ -6,11 +6,12 @@ import asyncio
 import re
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 from dragoman.cli.errors import DONE, CommandError, UsageError
 from dragoman.cli.layout import say
+from dragoman.cli.run import CommandContext
 from dragoman.cli.table import table
+from dragoman.fleet.extra import missing_extra
 from dragoman.journal.agent_events import PermissionDecided
 from dragoman.journal.clients import front_end_of
 from dragoman.journal.decision_text import permission_in_words
@@ -42,8 +43,8 @@ def since(text: str, now: datetime) -> datetime:
         raise UsageError(f'--since: "{one_line(text)}" is no time. {_EXAMPLES}') from None
 
 
-def history(database: Database, start: datetime | None, *, as_json: bool) -> int:
-    decisions = _recorded(database, start)
+def history(context: CommandContext, database: Database, start: datetime | None, *, as_json: bool) -> int:
+    decisions = _recorded(context, database, start)
     if as_json:
         for each in decisions:
             print(encode_text(_as_json(each)))
@@ -54,19 +55,25 @@ def history(database: Database, start: datetime | None, *, as_json: bool) -> int
     return DONE
 
 
-def recorded_decisions(state_dir: Path, when: str | None) -> list[RecordedDecision]:
+def recorded_decisions(context: CommandContext, when: str | None) -> list[RecordedDecision]:
     """All decisions since `--since`, as they may be printed. `CommandError` if the state cannot be read."""
     start = None if when is None else since(when, datetime.now(UTC))
     try:
-        with Database.open(state_dir) as database:
-            return _recorded(database, start)
+        with Database.open(context.state_dir) as database:
+            return _recorded(context, database, start)
     except (StoreError, UnreadableJournal) as error:
         raise CommandError(str(error)) from error
 
 
-def _recorded(database: Database, start: datetime | None) -> list[RecordedDecision]:
-    """Without what proves that a person has approved."""
+def _recorded(context: CommandContext, database: Database, start: datetime | None) -> list[RecordedDecision]:
+    """Those of this machine, and of the fleet if it is a node of one. Without what proves that a person has approved."""
     found = asyncio.run(decisions_since(SqliteJournals(database), start))
+    if (fleet := context.fleet()) is not None:
+        if (sentence := missing_extra()) is not None:
+            raise CommandError(sentence)
+        from dragoman.cli.fleet_decisions import fleet_decisions  # noqa: PLC0415 - it needs the extra `fleet`
+
+        found = sorted([*found, *asyncio.run(fleet_decisions(fleet, start))], key=lambda each: each.at)
     return [
         replace(
             each,

@@ -28,7 +28,7 @@ _NOW = ("allow", "ask", "deny")
 def run(arguments: Namespace, context: CommandContext) -> int:
     config = context.config()
     rules = config if arguments.policy is None else load(arguments.policy, context.known_agents)
-    decisions = recorded_decisions(context.state_dir, arguments.since)
+    decisions = recorded_decisions(context, arguments.since)
     result = dry_run(decisions, judge_in_workspace(config, context, Policy(rules_of(rules))))
     if arguments.json:
         print(encode_text(_as_json(result)))

@@ -23,7 +23,7 @@ def run(arguments: Namespace, context: CommandContext) -> int:
     config = context.config()
     rules = rules_of(config)
     own = own_places(config, context.state_dir)
-    decisions = recorded_decisions(context.state_dir, arguments.since)
+    decisions = recorded_decisions(context, arguments.since)
     found = suggestions(decisions, judge_in_workspace(config, context, Policy(rules)), rules, own)
     if not found:
         say("There is nothing to suggest: no rule would have saved three questions or more.")

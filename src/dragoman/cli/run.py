@@ -23,6 +23,7 @@ from dragoman.cli.layout import say
 from dragoman.config import (
     Config,
     ConfigError,
+    FleetConfig,
     TrustedFiles,
     config_file,
     effects,
@@ -111,19 +112,14 @@ class CommandContext:
             )
         return answer
 
-    def say_if_fleet_stores(self, what: str) -> None:
-        """On a node of a fleet, say that the state folder has not what a person may look for there."""
+    def fleet(self) -> FleetConfig | None:
+        """The fleet that this machine is a node of, if it is one and its configuration can be read."""
         try:
-            urls = self.config().fleet.urls
+            fleet = self.config().fleet
         except ConfigError:
             # What is stored here can be read without it.
-            return
-        if urls:
-            say(
-                f"dragoman: the {what} of the fleet at {', '.join(urls)} are stored there: see them at the console of a "
-                "gateway. This is what this machine has stored itself.",
-                sys.stderr,
-            )
+            return None
+        return fleet if fleet.urls else None
 
     def offered(self, config: Config) -> Config:
         """The configuration for a command that offers all models: those of the found file only with the user's yes."""

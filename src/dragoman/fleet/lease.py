@@ -155,6 +155,13 @@ class NodeLease:
             await _end(task)
             await lease._release()
 
+    @classmethod
+    def of_reader(cls, connection: FleetConnection, name: str) -> NodeLease:
+        """One that is never acquired, for a process that owns nothing and writes nothing."""
+        lease = cls(connection, name, "reader", LeaseTimes(), boot_seconds)
+        lease._term.end()
+        return lease
+
     async def _live(self) -> None:
         """Renew the lease until the fence."""
         renewing = asyncio.create_task(self._renew())
