@@ -25,6 +25,7 @@ from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 from nats.js import JetStreamContext
 
+from dragoman.fleet.client import GuardedClient, NoTls
 from dragoman.fleet.nkeys import Credentials, CredentialsError
 from dragoman.fleet.subjects import NEWS, STORE_API
 
@@ -161,7 +162,7 @@ class FleetConnection:
             words = _words(error)
             if not opened and len(failures) + 1 >= len(urls):
                 # The client would try for ever. Each server had its chance.
-                raise FleetUnavailable(f"NATS at {', '.join(urls)} cannot be reached: {words}.") from error
+                raise _not_connected(urls, error) from error
             if not failures or failures[-1] != words:
                 _log.warning("NATS: %s", words)
             failures.append(words)
@@ -169,7 +170,7 @@ class FleetConnection:
 
         shown = _read(credentials)
         jwt, sign = (None, None) if shown is None else shown.callbacks
-        client = Client()
+        client = GuardedClient()
         try:
             await client.connect(
                 list(urls),
@@ -189,9 +190,7 @@ class FleetConnection:
                 signature_cb=sign,
             )
         except (nats.errors.Error, OSError, ValueError, TimeoutError) as error:
-            raise FleetUnavailable(
-                f"NATS at {', '.join(urls)} cannot be reached: {_words(error)}."
-            ) from error
+            raise _not_connected(urls, error) from error
         except FleetUnavailable:
             await _close(client)
             raise
@@ -434,6 +433,17 @@ async def _close(client: Client) -> None:
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(_CLOSE_SECONDS):
             await client.close()
+
+
+def _not_connected(urls: tuple[str, ...], error: Exception) -> FleetUnavailable:
+    """Why the first connection failed, and what to do."""
+    where = f"NATS at {', '.join(urls)}"
+    if isinstance(error, NoTls):
+        return FleetUnavailable(
+            f"{where} is not used: {error}. Nothing was sent to it. Add `tls` to the configuration of the NATS server. "
+            "Or write nats:// in `[fleet] url`: then everything goes in the clear."
+        )
+    return FleetUnavailable(f"{where} cannot be reached: {_words(error)}.")
 
 
 def _words(error: Exception) -> str:
