@@ -1,17 +1,26 @@
 """The client of NATS, with guards that the library does not have.
 
+A message that cannot be read is dropped. The library's reading task would end with it, and the node would be deaf until the
+server misses its pings. Everybody who may send to a node could do that.
+
 An address that begins with `tls://` is used with TLS only. The library does what the server says, and a server can be
 anybody before it has shown its certificate.
 """
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 from nats.aio.client import Client
 from nats.errors import Error
 
 __all__ = ["GuardedClient", "NoTls"]
+
+_log = logging.getLogger(__name__)
+
+_HEADERS_BEGIN = (b"NATS/1.0\r\n", b"NATS/1.0 ")
+_HEADERS_END = b"\r\n\r\n"
 
 
 class NoTls(Error):
@@ -21,8 +30,18 @@ class NoTls(Error):
         super().__init__(f"{url} offers no TLS, and its address demands it")
 
 
+class _ReadingEnded(Error):
+    """The task that reads from the server has ended, and the connection has not."""
+
+    def __str__(self) -> str:
+        return "what the server sent cannot be read"
+
+
 class GuardedClient(Client):
-    """A client that leaves TLS out nowhere where it was asked for."""
+    """A client that reads on after every message, and leaves TLS out nowhere where it was asked for."""
+
+    # Messages that could not be read.
+    _dropped = 0
 
     async def _process_info(
         self,
@@ -42,3 +61,30 @@ class GuardedClient(Client):
                     self._transport.close()  # type: ignore[no-untyped-call]
                 raise NoTls(server.uri.geturl())
         await super()._process_info(info, initial_connection)
+
+    async def _process_msg(self, sid: int, subject: bytes, reply: bytes, data: bytes, headers: bytes) -> None:
+        """Without its headers a message would mean something else, so all of it is dropped."""
+        if headers and not (headers.startswith(_HEADERS_BEGIN) and headers.endswith(_HEADERS_END)):
+            self._note_dropped(subject, "its headers are damaged")
+            return
+        try:
+            await super()._process_msg(sid, subject, reply, data, headers)
+        except Exception as error:
+            # Whatever a sender has put into it.
+            self._note_dropped(subject, str(error))
+
+    def _note_dropped(self, subject: bytes, why: str) -> None:
+        """Log the first one, the second, the fourth and so on: a sender must not fill the disk."""
+        self._dropped += 1
+        if self._dropped.bit_count() == 1:
+            _log.warning(
+                "a message at %r cannot be read (%s), and is dropped; the number of such messages is %d",
+                subject,
+                why,
+                self._dropped,
+            )
+
+    async def _read_loop(self) -> None:
+        await super()._read_loop()
+        if self.is_connected:
+            await self._process_op_err(_ReadingEnded())
