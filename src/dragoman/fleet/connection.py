@@ -429,8 +429,8 @@ def _read(file: Path | None) -> Credentials | None:
 
 
 async def _close(client: Client) -> None:
-    """A connection whose handshake of TLS has failed is never reported as closed."""
-    with contextlib.suppress(TimeoutError):
+    """A connection whose handshake of TLS has failed is never reported as closed. One that is down cannot be written to."""
+    with contextlib.suppress(TimeoutError, OSError):
         async with asyncio.timeout(_CLOSE_SECONDS):
             await client.close()
 

@@ -37,7 +37,7 @@ from dragoman.fleet.connection import FleetConnection, FleetUnavailable, NoAnswe
 from dragoman.fleet.stored import StoredMessage, WrongSequence, erase, last_stored, put
 from dragoman.fleet.stored_reads import any_stored, message_at, nearest_stored, next_stored
 from dragoman.fleet.subjects import RESPONSE_SUBJECTS, RESPONSES, subject_token
-from dragoman.store.errors import JournalStoreError
+from dragoman.store.errors import DamagedEntry, JournalStoreError
 from dragoman.store.responses import (
     MOST_CONVERSATIONS,
     StoredResponse,
@@ -401,7 +401,7 @@ class JetStreamResponses:
         except WrongSequence as error:
             raise JournalStoreError("There is such a response already.") from error
         except msgspec.MsgspecError as error:
-            raise JournalStoreError(f"A stored response is damaged ({error}).") from error
+            raise DamagedEntry(f"A stored response is damaged ({error}).") from error
 
     def _note_use(self, subject: str, used_at: datetime) -> None:
         self._uses[subject] = used_at
