@@ -120,7 +120,7 @@ _UNHEARD: dict[FleetRole, list[str]] = {
         "_INBOX.>",
         subjects.STATUS,
     ],
-    "admin": [">", "dg.node.>", "dg.gate.*", "_INBOX.>"],
+    "admin": [">", "dg.node.>", "dg.gate.*", "dg.>", "$JS.API.>"],
 }
 
 
