@@ -417,7 +417,7 @@ async def test_a_node_sees_at_its_start_whether_its_streams_are_there(fleet: _Fl
 
 async def test_credentials_of_another_fleet_are_refused(fleet: _Fleet) -> None:
     stranger = _Fleet(fleet.url, FleetKeys.new(), fleet.folder)
-    with pytest.raises(FleetUnavailable, match="cannot be reached"):
+    with pytest.raises(FleetUnavailable, match="refuses the credentials"):
         async with stranger.node("worker", "self"):
             pass
 

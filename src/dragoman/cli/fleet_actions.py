@@ -135,7 +135,8 @@ async def _why_silent(connection: FleetConnection, error: WorkerSilent, name: st
 @asynccontextmanager
 async def operator(fleet: FleetConfig) -> AsyncIterator[FleetConnection]:
     """A connection with the operator's credentials. Raises `FleetUnavailable`."""
-    async with joined(fleet, node_name(fleet, ADMIN, None if fleet.credentials else ADMIN)) as connection:
+    name = node_name(fleet, ADMIN, None if fleet.credentials else ADMIN)
+    async with joined(fleet, name, "admin") as connection:
         yield connection
 
 

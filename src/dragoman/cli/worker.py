@@ -54,7 +54,7 @@ def run(arguments: Namespace, context: CommandContext) -> int:
 
     async def work() -> bool:
         name = node_name(config.fleet, "worker", arguments.name)
-        async with joined(config.fleet, name) as connection:
+        async with joined(config.fleet, name, "worker") as connection:
             followed = _FollowedConfig(config)
             worker = await _worker(followed, context, connection, name)
             where = ", ".join(config.fleet.urls)

@@ -29,7 +29,15 @@ from dragoman.fleet.client import GuardedClient, NoTls
 from dragoman.fleet.nkeys import Credentials, CredentialsError
 from dragoman.fleet.subjects import NEWS, STORE_API
 
-__all__ = ["FleetConnection", "FleetUnavailable", "NoAnswer", "NobodyThere", "Received"]
+__all__ = [
+    "FleetConnection",
+    "FleetUnavailable",
+    "NoAnswer",
+    "NobodyThere",
+    "Received",
+    "credentials_command",
+    "read_credentials",
+]
 
 _log = logging.getLogger(__name__)
 
@@ -49,6 +57,13 @@ _MOST_BYTES = 256 * 1024 * 1024
 # Messages of which some pieces have arrived. A sender that dies leaves one behind.
 _MOST_PARTIAL = 64
 _NO_RESPONDERS = "503"
+# How a server refuses credentials; in small letters.
+_REFUSALS = (
+    "authorization violation",
+    "authentication expired",
+    "authentication revoked",
+    "authentication timeout",
+)
 _CONNECT_SECONDS = 5
 # What is written and not sent yet gets so long.
 _CLOSE_SECONDS = 2
@@ -144,10 +159,11 @@ class FleetConnection:
         name: str,
         credentials: Path | None = None,
         tls: ssl.SSLContext | None = None,
+        role: str | None = None,
     ) -> AsyncIterator[FleetConnection]:
         """Connect, and disconnect at the end of the block. Raises `FleetUnavailable`.
 
-        `credentials` is a `.creds` file.
+        `credentials` is a `.creds` file. `role`: for an error that names the command which makes it.
         """
         opened: list[FleetConnection] = []
 
@@ -162,13 +178,13 @@ class FleetConnection:
             words = _words(error)
             if not opened and len(failures) + 1 >= len(urls):
                 # The client would try for ever. Each server had its chance.
-                raise _not_connected(urls, error) from error
+                raise _not_connected(urls, error, name, credentials, role) from error
             if not failures or failures[-1] != words:
                 _log.warning("NATS: %s", words)
             failures.append(words)
             del failures[: -len(urls)]
 
-        shown = _read(credentials)
+        shown = None if credentials is None else read_credentials(credentials)
         jwt, sign = (None, None) if shown is None else shown.callbacks
         client = GuardedClient()
         try:
@@ -190,7 +206,7 @@ class FleetConnection:
                 signature_cb=sign,
             )
         except (nats.errors.Error, OSError, ValueError, TimeoutError) as error:
-            raise _not_connected(urls, error) from error
+            raise _not_connected(urls, error, name, credentials, role) from error
         except FleetUnavailable:
             await _close(client)
             raise
@@ -419,9 +435,10 @@ def _is_sent_by_jetstream(message: Msg) -> bool:
     )
 
 
-def _read(file: Path | None) -> Credentials | None:
+def read_credentials(file: Path) -> Credentials:
+    """Raises `FleetUnavailable`."""
     try:
-        return None if file is None else Credentials.read(file.read_text("utf-8"))
+        return Credentials.read(file.read_text("utf-8"))
     except (OSError, UnicodeError) as error:
         raise FleetUnavailable(f"The credentials {file} cannot be read: {error}.") from error
     except CredentialsError as error:
@@ -435,15 +452,33 @@ async def _close(client: Client) -> None:
             await client.close()
 
 
-def _not_connected(urls: tuple[str, ...], error: Exception) -> FleetUnavailable:
+def credentials_command(name: str, role: str | None) -> str:
+    """The command that makes a node's credentials."""
+    return f"dragoman fleet credentials {role or 'worker'} {name}{'' if role else ' (or gateway)'}"
+
+
+def _not_connected(
+    urls: tuple[str, ...], error: Exception, name: str, credentials: Path | None, role: str | None
+) -> FleetUnavailable:
     """Why the first connection failed, and what to do."""
     where = f"NATS at {', '.join(urls)}"
+    if any(each in str(error).lower() for each in _REFUSALS):
+        what = (
+            "asks for credentials, and there are none"
+            if credentials is None
+            else f"refuses the credentials {credentials}: they are of another fleet, or do not count any more"
+        )
+        return FleetUnavailable(
+            f"{where} {what} ({error}). Make some where the keys of the fleet are: {credentials_command(name, role)}. "
+            "Then name the file in `[fleet] credentials`."
+        )
     if isinstance(error, NoTls):
         return FleetUnavailable(
             f"{where} is not used: {error}. Nothing was sent to it. Add `tls` to the configuration of the NATS server. "
             "Or write nats:// in `[fleet] url`: then everything goes in the clear."
         )
-    return FleetUnavailable(f"{where} cannot be reached: {_words(error)}.")
+    hint = "" if isinstance(error, ssl.SSLError) else " Does NATS run there? `[fleet] url` has the address."
+    return FleetUnavailable(f"{where} cannot be reached: {_words(error)}.{hint}")
 
 
 def _words(error: Exception) -> str:

@@ -10,7 +10,12 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from dragoman.fleet.connection import FleetConnection, FleetUnavailable
+from dragoman.fleet.connection import (
+    FleetConnection,
+    FleetUnavailable,
+    credentials_command,
+    read_credentials,
+)
 from dragoman.fleet.nkeys import Credentials, CredentialsError
 from dragoman.fleet.settings import FleetSettings
 from dragoman.fleet.subjects import is_node_name
@@ -20,6 +25,7 @@ __all__ = ["CREDENTIALS_SUFFIX", "joined", "node_name", "reader_name", "tls_cont
 CREDENTIALS_SUFFIX = ".creds"
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_-]+")
 _LONGEST_HOST = 40
+_WITH_ARTICLE = {"worker": "a worker", "gateway": "a gateway", "admin": "an admin"}
 
 
 def node_name(fleet: FleetSettings, role: str, given: str | None = None) -> str:
@@ -56,23 +62,36 @@ def reader_name(fleet: FleetSettings) -> str:
 
 
 @asynccontextmanager
-async def joined(fleet: FleetSettings, name: str) -> AsyncIterator[FleetConnection]:
-    """A connection for the node with this name. Raises `FleetUnavailable`."""
+async def joined(fleet: FleetSettings, name: str, role: str | None = None) -> AsyncIterator[FleetConnection]:
+    """A connection for the node with this name, with credentials of this role. Raises `FleetUnavailable`."""
     file = fleet.credentials
     if file is not None and file.is_dir():
         file /= f"{name}{CREDENTIALS_SUFFIX}"
         if not file.exists():
             raise FleetUnavailable(
                 f"There are no credentials for {name} in {file.parent}. Make them where the keys of the fleet are: "
-                f"dragoman fleet credentials worker {name} (or gateway), and copy {file.name}."
+                f"{credentials_command(name, role)}, and copy {file.name}."
             )
-    if file is not None and (owner := _named_in(file)) != name:
+    if file is not None:
+        _check(file, name, role)
+    async with FleetConnection.open(fleet.urls, name, file, tls_context(fleet), role) as connection:
+        yield connection
+
+
+def _check(file: Path, name: str, role: str | None) -> None:
+    """Raise `FleetUnavailable` if credentials are of another role or another node. NATS would refuse single messages."""
+    has = read_credentials(file).role
+    if role is not None and has in _WITH_ARTICLE and has != role:
+        raise FleetUnavailable(
+            f"The credentials {file} are {_WITH_ARTICLE[has]}'s; {_WITH_ARTICLE[role]} needs {_WITH_ARTICLE[role]}'s. Make "
+            f"them where the keys of the fleet are, under a name of its own: dragoman fleet credentials {role} NAME. "
+            "Then name the file in `[fleet] credentials`."
+        )
+    if (owner := _named_in(file)) != name:
         raise FleetUnavailable(
             f"The credentials {file} are for the node {owner}, and this one is {name}. NATS lets a node use only its own: "
-            f"leave the name out, or make other credentials: dragoman fleet credentials worker {name} (or gateway)."
+            f"leave the name out, or make other credentials: {credentials_command(name, role)}."
         )
-    async with FleetConnection.open(fleet.urls, name, file, tls_context(fleet)) as connection:
-        yield connection
 
 
 def tls_context(fleet: FleetSettings) -> ssl.SSLContext | None:
@@ -87,12 +106,7 @@ def tls_context(fleet: FleetSettings) -> ssl.SSLContext | None:
 
 
 def _named_in(file: Path) -> str:
-    try:
-        name = Credentials.read(file.read_text("utf-8")).name
-    except (OSError, UnicodeError) as error:
-        raise FleetUnavailable(f"The credentials {file} cannot be read: {error}.") from error
-    except CredentialsError as error:
-        raise FleetUnavailable(f"The credentials {file} cannot be used. {error}") from error
+    name = read_credentials(file).name
     if not is_node_name(name):
         raise FleetUnavailable(f"The credentials {file} are for {name!r}, which is no name of a node.")
     return name
