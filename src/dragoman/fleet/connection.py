@@ -65,6 +65,8 @@ _REFUSALS = (
     "authentication timeout",
 )
 _CONNECT_SECONDS = 5
+# Of an outage: the log names so many errors. There may be one for each server.
+_MOST_SAID = 3
 # What is written and not sent yet gets so long.
 _CLOSE_SECONDS = 2
 # Between two attempts at the same server; another one is tried at once.
@@ -168,19 +170,26 @@ class FleetConnection:
         opened: list[FleetConnection] = []
 
         async def reconnected() -> None:
+            _log.warning("NATS: connected again")
+            said.clear()
             for each in opened:
                 for notify in each.on_reconnect:
                     notify()
 
         failures: list[str] = []
+        # In this outage.
+        said: set[str] = set()
 
         async def failed(error: Exception) -> None:
             words = _words(error)
             if not opened and len(failures) + 1 >= len(urls):
                 # The client would try for ever. Each server had its chance.
                 raise _not_connected(urls, error, name, credentials, role) from error
-            if not failures or failures[-1] != words:
+            is_repeated = failures[-1:] == [words] if client.is_connected else words in said
+            if not is_repeated and len(said) < _MOST_SAID:
                 _log.warning("NATS: %s", words)
+            if not client.is_connected:
+                said.add(words)
             failures.append(words)
             del failures[: -len(urls)]
 
