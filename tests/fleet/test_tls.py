@@ -88,6 +88,20 @@ async def test_a_node_checks_the_servers_certificate(url: str, tmp_path: Path) -
             pass
 
 
+async def test_the_end_of_a_connection_is_no_line_of_the_log(
+    tmp_path: Path, certificates: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with nats_server(tmp_path, f"tls {{ {certificates} }}\n") as plain:
+        joining = joined(FleetConfig(url=_with_tls(plain), tls_ca=tmp_path / "ca.pem"), "one")
+        connection = await joining.__aenter__()
+    await soon(until(lambda: not connection.is_connected))
+    await joining.__aexit__(None, None, None)
+    assert "unexpected EOF" in caplog.text
+    assert "eof_received" not in caplog.text
+    logging.getLogger("asyncio").warning("another line")
+    assert "another line" in caplog.text
+
+
 async def test_a_file_without_certificates_is_named(url: str, tmp_path: Path) -> None:
     with pytest.raises(FleetUnavailable, match=r"`tls_ca` in \[fleet\]: .*names cannot be used"):
         async with joined(FleetConfig(url=url, tls_ca=tmp_path / "names"), "one"):

@@ -21,6 +21,12 @@ _log = logging.getLogger(__name__)
 
 _HEADERS_BEGIN = (b"NATS/1.0\r\n", b"NATS/1.0 ")
 _HEADERS_END = b"\r\n\r\n"
+# What asyncio says at the end of each connection: the library puts TLS on a stream that began without it.
+_NO_EFFECT = "returning true from eof_received() has no effect when using ssl"
+
+
+def _is_worth_a_line(record: logging.LogRecord) -> bool:
+    return record.msg != _NO_EFFECT
 
 
 class NoTls(Error):
@@ -42,6 +48,11 @@ class GuardedClient(Client):
 
     # Messages that could not be read.
     _dropped = 0
+
+    def __init__(self) -> None:
+        super().__init__()
+        # Once, however many clients there are.
+        logging.getLogger("asyncio").addFilter(_is_worth_a_line)
 
     async def _process_info(
         self,
