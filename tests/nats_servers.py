@@ -45,9 +45,9 @@ async def wait_for_port(port: int) -> None:
 
 
 @asynccontextmanager
-async def nats_server(folder: Path, config: str = "") -> AsyncIterator[str]:
+async def nats_server(folder: Path, config: str = "", port: int | None = None) -> AsyncIterator[str]:
     """Run a server with JetStream, and yield its address. `config` is added to its configuration file."""
-    port = free_port()
+    port = port or free_port()
     file = folder / "nats.conf"
     file.write_text(
         f'host: 127.0.0.1\nport: {port}\njetstream {{ store_dir: "{folder}/jetstream" }}\n{config}'

@@ -182,14 +182,18 @@ def _permissions(account: Account) -> list[str]:
     """I4."""
     found = []
     decided = {word: decision for chat in account.chats for word, decision in chat.decided.items()}
-    outcomes = [entry["params"] for entry in account.noted.get("outcome", ())]
-    for outcome in outcomes:
+    noted = account.noted.get("outcome", ())
+    outcomes = [entry["params"] for entry in noted]
+    for entry in noted:
+        outcome = entry["params"]
         word, chat, turn = outcome["word"], account.chat_of(outcome["word"]), turn_of(outcome["word"])
         allowed = outcome["outcome"] == "the-allow_once"
         if allowed and decided.get(word) != "allow":
             found.append(f"I4: {word} was allowed, and the person said {decided.get(word)}")
         is_cut = turn in chat.stopped or turn in chat.lost or turn + 100 in chat.stopped
-        if not allowed and decided.get(word) == "allow" and not is_cut:
+        # An agent that ends with its worker is told that the request is withdrawn. The yes goes to its successor.
+        is_withdrawn = outcome["outcome"] == "none" and account.is_excused(word, entry["pid"])
+        if not allowed and decided.get(word) == "allow" and not (is_cut or is_withdrawn):
             found.append(f"I4: the person allowed {word}, and the agent was told {outcome['outcome']}")
     found += [
         f"I4: {word} was answered {times} times"

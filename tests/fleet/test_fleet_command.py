@@ -134,12 +134,29 @@ def test_credentials_are_made_once_for_each_name(state: Path) -> None:
     files = [state / "fleet" / f"{name}.creds" for name in ("one", "two")]
     assert done.stdout.splitlines()[:2] == [str(file) for file in files]
     assert "accounts.conf" in done.stdout
+    assert "a NEW fleet" in done.stdout
     first = files[0].read_text()
     assert (Credentials.read(first).name, Credentials.read(first).role) == ("one", "worker")
     assert _run("fleet", "credentials", "worker", "one").stdout.splitlines() == [str(files[0])]
     assert files[0].read_text() == first
-    assert _run("fleet", "credentials", "boss", "one").returncode == 2
+    boss = _run("fleet", "credentials", "boss", "one")
+    assert boss.returncode == 2
+    assert 'no role "boss". The roles are admin, worker, gateway.' in boss.stderr
     assert _run("fleet", "credentials", "worker", "a.b").returncode == 2
+
+
+def test_credentials_of_another_role_are_not_overwritten(state: Path) -> None:
+    assert _run("fleet", "credentials", "worker", "one").returncode == 0
+    file = state / "fleet" / "one.creds"
+    before = file.read_text()
+    done = _run("fleet", "credentials", "gateway", "one")
+    assert done.returncode == 1
+    assert f"{file} has the credentials of a node with the role worker" in done.stderr
+    assert f"rm {file}" in done.stderr
+    assert file.read_text() == before
+    file.unlink()
+    assert _run("fleet", "credentials", "gateway", "one").returncode == 0
+    assert Credentials.read(file.read_text()).role == "gateway"
 
 
 def test_without_a_fleet_the_commands_say_what_to_do() -> None:

@@ -120,7 +120,7 @@ _UNHEARD: dict[FleetRole, list[str]] = {
         "_INBOX.>",
         subjects.STATUS,
     ],
-    "admin": [">", "dg.node.>", "dg.gate.*", "_INBOX.>"],
+    "admin": [">", "dg.node.>", "dg.gate.*", "dg.>", "$JS.API.>"],
 }
 
 
@@ -411,7 +411,7 @@ async def test_a_node_sees_at_its_start_whether_its_streams_are_there(fleet: _Fl
 
 async def test_credentials_of_another_fleet_are_refused(fleet: _Fleet) -> None:
     stranger = _Fleet(fleet.url, FleetKeys.new())
-    with pytest.raises(FleetUnavailable, match="cannot be reached"):
+    with pytest.raises(FleetUnavailable, match="refuses the credentials of self"):
         async with stranger.node("worker", "self"):
             pass
 

@@ -1,4 +1,4 @@
-"""Commands that read the state folder, on a node of a fleet: they say where the rest is."""
+"""Commands that read the state folder, on a node of a fleet: what the fleet stores is read there, or they say where it is."""
 
 from __future__ import annotations
 
@@ -7,20 +7,30 @@ from pathlib import Path
 import pytest
 
 from dragoman.cli import main
+from nats_servers import free_port
 
-_TABLE = '[fleet]\nurl = "nats://nats.example:4222"\n'
 
-
-@pytest.mark.parametrize(
-    ("words", "what"), [(["conversations"], "conversations"), (["approvals", "history"], "decisions")]
-)
-@pytest.mark.parametrize("table", [_TABLE, ""])
-def test_on_a_node_a_command_says_that_the_fleet_stores_what_it_lists(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str], what: str, table: str
-) -> None:
-    config = tmp_path / "dragoman.toml"
+def _main(folder: Path, table: str, *words: str) -> int:
+    config = folder / "dragoman.toml"
     config.write_text(table)
-    assert main(["--config", str(config), "--state-dir", str(tmp_path / "state"), *words]) == 0
+    return main(["--config", str(config), "--state-dir", str(folder / "state"), *words])
+
+
+@pytest.mark.parametrize("table", ['[fleet]\nurl = "nats://nats.example:4222"\n', ""])
+def test_on_a_node_the_list_of_conversations_says_where_those_of_the_fleet_are(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], table: str
+) -> None:
+    assert _main(tmp_path, table, "conversations") == 0
     said = capsys.readouterr().err
-    assert (f"the {what} of the fleet at nats://nats.example:4222" in said) == bool(table)
+    assert ("the conversations of the fleet at nats://nats.example:4222" in said) == bool(table)
     assert ("console of a gateway" in said) == bool(table)
+
+
+@pytest.mark.parametrize("words", [("approvals", "history"), ("policy", "suggest")])
+def test_a_history_without_the_decisions_of_the_fleet_is_an_error(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], words: tuple[str, ...]
+) -> None:
+    url = f"nats://127.0.0.1:{free_port()}"
+    assert _main(tmp_path, f'[fleet]\nurl = "{url}"\n', *words) == 1
+    assert f"decisions of the fleet at {url} cannot be read" in capsys.readouterr().err
+    assert _main(tmp_path, "", *words) == 0

@@ -58,6 +58,13 @@ class Thief:
         await self._client.publish(subject, data)
         self._tried[f"publish {subject}"] = f'publish to "{subject.lower()}"'
 
+    async def send_damaged(self, subject: str) -> None:
+        """Messages whose headers no client library can read."""
+        for headers in (b"NATS/1.0", b"NATS/1.0 \xff\xfe\xfd x\r\n\r\n"):
+            size = len(headers)
+            await self._client._send_command(f"HPUB {subject} {size} {size}\r\n".encode() + headers + b"\r\n")
+        await self._client.flush()
+
     async def listen(self, subject: str) -> None:
         await self._client.subscribe(subject)
         self._tried[f"listen {subject}"] = f'subscription to "{subject.lower()}"'
@@ -128,6 +135,8 @@ async def main(other: str, gateway: str, conversation: str) -> None:
     # What no permission can forbid: conversations move, so every worker reads and writes all of them.
     await thief.read("DRAGOMAN_JOURNALS", f"dg.j.{conversation}")
     await thief.store("dg.j.forged", b"a line of the thief's")
+    # It may write to gateways. They must not stop hearing for that.
+    await thief.send_damaged(f"dg.gate.{gateway}")
     print(json.dumps(await thief.result()))
     await thief.close()
 

@@ -34,22 +34,27 @@ _NO_CLUSTER = "non-clustered"
 
 def credentials(arguments: Namespace, context: CommandContext) -> int:
     role, *names = arguments.names or ("",)
-    if role not in ROLES or not names:
-        raise UsageError(
-            "fleet credentials: for which? For example: dragoman fleet credentials worker worker-1"
-        )
+    example = "For example: dragoman fleet credentials worker worker-1"
+    if role not in ROLES:
+        wrong = f'there is no role "{role}". ' if role else ""
+        raise UsageError(f"fleet credentials: {wrong}The roles are {', '.join(ROLES)}. {example}")
+    if not names:
+        raise UsageError(f"fleet credentials: for which {role}? {example}")
     for name in names:
         if not is_node_name(name):
             raise UsageError(f'"{name}" is no name of a node: at most 64 letters, digits, "_" and "-".')
     folder = FleetFolder(context.state_dir)
-    is_first = not folder.accounts_file.exists()
+    is_first = not folder.has_keys
     for name in names:
         print(folder.credentials(cast("FleetRole", role), name))
     if is_first:
         folder.credentials("admin", ADMIN)
         say(
-            f"The keys of the fleet are in {folder.path}; who reads them owns the fleet. "
-            f"Include {folder.accounts_file} in the configuration of every NATS server."
+            f"These are the first credentials of a NEW fleet: there were no keys in {folder.path}, and they are made now. "
+            "Who reads them owns the fleet. "
+            f"Include {folder.accounts_file} in the configuration of every NATS server. "
+            "If your fleet has keys already, its servers refuse these credentials: delete that folder, and run this "
+            "where the keys are, or with their --state-dir."
         )
     return DONE
 
@@ -135,7 +140,8 @@ async def _why_silent(connection: FleetConnection, error: WorkerSilent, name: st
 @asynccontextmanager
 async def operator(fleet: FleetConfig) -> AsyncIterator[FleetConnection]:
     """A connection with the operator's credentials. Raises `FleetUnavailable`."""
-    async with joined(fleet, node_name(fleet, ADMIN, None if fleet.credentials else ADMIN)) as connection:
+    name = node_name(fleet, ADMIN, None if fleet.credentials else ADMIN)
+    async with joined(fleet, name, "admin") as connection:
         yield connection
 
 

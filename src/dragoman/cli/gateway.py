@@ -47,7 +47,7 @@ class Gateway:
     async def joined(cls, config: FleetConfig, name: str | None = None) -> AsyncIterator[Gateway]:
         """Join the fleet, until the end of the block. Raises `FleetUnavailable` or `NameTaken`."""
         node = node_name(config, "gateway", name)
-        async with joined(config, node) as connection:
+        async with joined(config, node, "gateway") as connection:
             check_version(connection)
             await check_streams(connection, "gateway")
             # It has nothing to end at a fence: what a worker says is shown by the worker's lease, not by this one.

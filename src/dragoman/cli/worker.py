@@ -54,11 +54,16 @@ def run(arguments: Namespace, context: CommandContext) -> int:
 
     async def work() -> bool:
         name = node_name(config.fleet, "worker", arguments.name)
-        async with joined(config.fleet, name) as connection:
+        async with joined(config.fleet, name, "worker") as connection:
             followed = _FollowedConfig(config)
             worker = await _worker(followed, context, connection, name)
             where = ", ".join(config.fleet.urls)
-            say(f"dragoman: {name} offers {', '.join(config.models)} to the fleet at {where}", sys.stderr)
+
+            def say_offers() -> None:
+                offered = ", ".join(followed.config.models)
+                say(f"dragoman: {name} offers {offered} to the fleet at {where}", sys.stderr)
+
+            worker.on_start.append(say_offers)
             following = asyncio.create_task(follow(context, lambda new: followed.adopt(new, worker)))
             try:
                 return await _Signals(worker).run(connection, name)
@@ -147,8 +152,9 @@ class _Signals:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, self._take, number)
-        self._running = asyncio.create_task(self._worker.run())
+        # Before the worker says that it is there: then an operator may drain it.
         end = await listen_for_drain(connection, name, self._drain, self._state)
+        self._running = asyncio.create_task(self._worker.run())
         try:
             with suppress(asyncio.CancelledError):
                 await self._running

@@ -24,10 +24,18 @@ from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 from nats.js import JetStreamContext
 
+from dragoman.fleet.client import GuardedClient, NoTls
 from dragoman.fleet.nkeys import Credentials
 from dragoman.fleet.subjects import NEWS, STORE_API
 
-__all__ = ["FleetConnection", "FleetUnavailable", "NoAnswer", "NobodyThere", "Received"]
+__all__ = [
+    "FleetConnection",
+    "FleetUnavailable",
+    "NoAnswer",
+    "NobodyThere",
+    "Received",
+    "credentials_command",
+]
 
 _log = logging.getLogger(__name__)
 
@@ -47,7 +55,16 @@ _MOST_BYTES = 256 * 1024 * 1024
 # Messages of which some pieces have arrived. A sender that dies leaves one behind.
 _MOST_PARTIAL = 64
 _NO_RESPONDERS = "503"
+# How a server refuses credentials; in small letters.
+_REFUSALS = (
+    "authorization violation",
+    "authentication expired",
+    "authentication revoked",
+    "authentication timeout",
+)
 _CONNECT_SECONDS = 5
+# Of an outage: the log names so many errors. There may be one for each server.
+_MOST_SAID = 3
 # What is written and not sent yet gets so long.
 _CLOSE_SECONDS = 2
 # Between two attempts at the same server; another one is tried at once.
@@ -142,29 +159,40 @@ class FleetConnection:
         name: str,
         credentials: Credentials | None = None,
         tls: ssl.SSLContext | None = None,
+        role: str | None = None,
     ) -> AsyncIterator[FleetConnection]:
-        """Connect, and disconnect at the end of the block. Raises `FleetUnavailable`."""
+        """Connect, and disconnect at the end of the block. Raises `FleetUnavailable`.
+
+        `role`: for an error that names the command which makes credentials.
+        """
         opened: list[FleetConnection] = []
 
         async def reconnected() -> None:
+            _log.warning("NATS: connected again")
+            said.clear()
             for each in opened:
                 for notify in each.on_reconnect:
                     notify()
 
         failures: list[str] = []
+        # In this outage.
+        said: set[str] = set()
 
         async def failed(error: Exception) -> None:
             words = _words(error)
             if not opened and len(failures) + 1 >= len(urls):
                 # The client would try for ever. Each server had its chance.
-                raise FleetUnavailable(f"NATS at {', '.join(urls)} cannot be reached: {words}.") from error
-            if not failures or failures[-1] != words:
+                raise _not_connected(urls, error, name, credentials, role) from error
+            is_repeated = failures[-1:] == [words] if client.is_connected else words in said
+            if not is_repeated and len(said) < _MOST_SAID:
                 _log.warning("NATS: %s", words)
+            if not client.is_connected:
+                said.add(words)
             failures.append(words)
             del failures[: -len(urls)]
 
         jwt, sign = (None, None) if credentials is None else credentials.callbacks
-        client = Client()
+        client = GuardedClient()
         try:
             await client.connect(
                 list(urls),
@@ -184,9 +212,7 @@ class FleetConnection:
                 signature_cb=sign,
             )
         except (nats.errors.Error, OSError, ValueError, TimeoutError) as error:
-            raise FleetUnavailable(
-                f"NATS at {', '.join(urls)} cannot be reached: {_words(error)}."
-            ) from error
+            raise _not_connected(urls, error, name, credentials, role) from error
         except FleetUnavailable:
             await _close(client)
             raise
@@ -402,10 +428,39 @@ def _is_sent_by_jetstream(message: Msg) -> bool:
 
 
 async def _close(client: Client) -> None:
-    """A connection whose handshake of TLS has failed is never reported as closed."""
-    with contextlib.suppress(TimeoutError):
+    """A connection whose handshake of TLS has failed is never reported as closed. One that is down cannot be written to."""
+    with contextlib.suppress(TimeoutError, OSError):
         async with asyncio.timeout(_CLOSE_SECONDS):
             await client.close()
+
+
+def credentials_command(name: str, role: str | None) -> str:
+    """The command that makes a node's credentials."""
+    return f"dragoman fleet credentials {role or 'worker'} {name}{'' if role else ' (or gateway)'}"
+
+
+def _not_connected(
+    urls: tuple[str, ...], error: Exception, name: str, credentials: Credentials | None, role: str | None
+) -> FleetUnavailable:
+    """Why the first connection failed, and what to do."""
+    where = f"NATS at {', '.join(urls)}"
+    if any(each in str(error).lower() for each in _REFUSALS):
+        what = (
+            "asks for credentials, and there are none"
+            if credentials is None
+            else f"refuses the credentials of {name}: they are of another fleet, or do not count any more"
+        )
+        return FleetUnavailable(
+            f"{where} {what} ({error}). Make some where the keys of the fleet are: {credentials_command(name, role)}. "
+            "Then name the file in `[fleet] credentials`."
+        )
+    if isinstance(error, NoTls):
+        return FleetUnavailable(
+            f"{where} is not used: {error}. Nothing was sent to it. Add `tls` to the configuration of the NATS server. "
+            "Or write nats:// in `[fleet] url`: then everything goes in the clear."
+        )
+    hint = "" if isinstance(error, ssl.SSLError) else " Does NATS run there? `[fleet] url` has the address."
+    return FleetUnavailable(f"{where} cannot be reached: {_words(error)}.{hint}")
 
 
 def _words(error: Exception) -> str:

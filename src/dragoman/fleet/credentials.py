@@ -57,6 +57,8 @@ _MOST_ANSWERS = 256
 _ANSWER_NANOSECONDS = 120 * 1_000_000_000
 _NO_LIMIT = -1
 _ACCOUNT_LIMITS = ("subs", "data", "payload", "imports", "exports", "conn", "leaf")
+# Where JetStream takes the chunks of a stream that is restored, and the acknowledgements of a backup's.
+_BACKUPS = ("$JS.SNAPSHOT.RESTORE.>", "$JS.SNAPSHOT.ACK.>")
 _STORAGE_LIMITS = ("mem_storage", "disk_storage", "streams", "consumer")
 _SEEDS: tuple[KeyRole, ...] = ("operator", "account", "account", "account")
 
@@ -89,8 +91,9 @@ def permissions(role: FleetRole, name: str) -> Permissions:
     match role:
         case "admin":
             return Permissions(
-                (f"{_API}.>", STATUS, GATEWAY_STATUS, drain_subject("*")),
-                (inbox,),
+                (f"{_API}.>", *_BACKUPS, STATUS, GATEWAY_STATUS, drain_subject("*")),
+                # The `nats` command has no prefix of its own. Nobody but operators has an inbox in their account.
+                ("_INBOX.>",),
             )
         case "worker":
             return Permissions(

@@ -67,16 +67,27 @@ class FleetFolder:
                 raise FleetUnavailable(f"The keys in {file} cannot be used. {error}") from error
 
     def credentials(self, role: FleetRole, name: str) -> Path:
-        """The file with a node's credentials; made if there is none, or if it is of another role.
+        """The file with a node's credentials; made if there is none.
 
-        Raises `FleetUnavailable` or `OSError`.
+        Raises `FleetUnavailable`, also if there is one of another role, or `OSError`.
         """
         file, keys = self.credentials_file(name), self.keys()
         try:
-            if Credentials.read(file.read_text("utf-8")).role == role:
-                return file
-        except (FileNotFoundError, UnicodeError, CredentialsError):
-            pass
+            found = Credentials.read(file.read_text("utf-8")).role
+        except FileNotFoundError:
+            found = None
+        except (UnicodeError, CredentialsError):
+            found = "damaged"
+        if found == role:
+            return file
+        if found is not None:
+            what = (
+                "is damaged" if found == "damaged" else f"has the credentials of a node with the role {found}"
+            )
+            raise FleetUnavailable(
+                f"{file} {what}, and is not overwritten. Choose another name for the {role}; or, to replace the file, "
+                f"delete it first: rm {file}"
+            )
         write_whole(file, keys.credentials(role, name).text().encode())
         return file
 

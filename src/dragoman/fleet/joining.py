@@ -10,7 +10,11 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from dragoman.fleet.connection import FleetConnection, FleetUnavailable
+from dragoman.fleet.connection import (
+    FleetConnection,
+    FleetUnavailable,
+    credentials_command,
+)
 from dragoman.fleet.nkeys import Credentials, CredentialsError
 from dragoman.fleet.settings import FleetSettings
 from dragoman.fleet.subjects import is_node_name
@@ -20,6 +24,7 @@ __all__ = ["CREDENTIALS_SUFFIX", "joined", "node_name", "reader_name", "tls_cont
 CREDENTIALS_SUFFIX = ".creds"
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_-]+")
 _LONGEST_HOST = 40
+_WITH_ARTICLE = {"worker": "a worker", "gateway": "a gateway", "admin": "an admin"}
 
 
 def node_name(fleet: FleetSettings, role: str, given: str | None = None) -> str:
@@ -56,24 +61,37 @@ def reader_name(fleet: FleetSettings) -> str:
 
 
 @asynccontextmanager
-async def joined(fleet: FleetSettings, name: str) -> AsyncIterator[FleetConnection]:
-    """A connection for the node with this name. Raises `FleetUnavailable`."""
+async def joined(fleet: FleetSettings, name: str, role: str | None = None) -> AsyncIterator[FleetConnection]:
+    """A connection for the node with this name, with credentials of this role. Raises `FleetUnavailable`."""
     file = fleet.credentials
     if file is not None and file.is_dir():
         file /= f"{name}{CREDENTIALS_SUFFIX}"
         if not file.exists():
             raise FleetUnavailable(
                 f"There are no credentials for {name} in {file.parent}. Make them where the keys of the fleet are: "
-                f"dragoman fleet credentials worker {name} (or gateway), and copy {file.name}."
+                f"{credentials_command(name, role)}, and copy {file.name}."
             )
     credentials = None if file is None else _read(file)
-    if credentials is not None and credentials.name != name:
+    if file is not None and credentials is not None:
+        _check(file, credentials, name, role)
+    async with FleetConnection.open(fleet.urls, name, credentials, tls_context(fleet), role) as connection:
+        yield connection
+
+
+def _check(file: Path, credentials: Credentials, name: str, role: str | None) -> None:
+    """Raise `FleetUnavailable` if credentials are of another role or another node. NATS would refuse single messages."""
+    has = credentials.role
+    if role is not None and has in _WITH_ARTICLE and has != role:
+        raise FleetUnavailable(
+            f"The credentials {file} are {_WITH_ARTICLE[has]}'s; {_WITH_ARTICLE[role]} needs {_WITH_ARTICLE[role]}'s. Make "
+            f"them where the keys of the fleet are, under a name of its own: dragoman fleet credentials {role} NAME. "
+            "Then name the file in `[fleet] credentials`."
+        )
+    if credentials.name != name:
         raise FleetUnavailable(
             f"The credentials {file} are for the node {credentials.name}, and this one is {name}. NATS lets a node use only its own: "
-            f"leave the name out, or make other credentials: dragoman fleet credentials worker {name} (or gateway)."
+            f"leave the name out, or make other credentials: {credentials_command(name, role)}."
         )
-    async with FleetConnection.open(fleet.urls, name, credentials, tls_context(fleet)) as connection:
-        yield connection
 
 
 def tls_context(fleet: FleetSettings) -> ssl.SSLContext | None:

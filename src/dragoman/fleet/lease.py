@@ -176,16 +176,18 @@ class NodeLease:
             await self._release()
             self.incarnation = secrets.token_hex(8)
             self._record = LeaseRecord(self.incarnation, self._record.role, self._record.host)
-            is_acquired = False
+            is_acquired = is_said = False
             while not is_acquired:
                 try:
                     await self._acquire()
                     is_acquired = True
                 except (FleetUnavailable, NoAnswer, NameTaken) as error:
-                    _log.warning("%s has no lease: %s", self.node, error)
+                    if not is_said:
+                        _log.warning("%s has no lease, and tries to get one: %s", self.node, error)
+                    is_said = True
                     await asyncio.sleep(self._times.renew)
             self.fenced.clear()
-            _log.info("%s begins again", self.node)
+            _log.warning("%s has a lease again", self.node)
 
     def seconds_left(self) -> float:
         """Until the fence. 0: it is fenced."""
@@ -213,7 +215,7 @@ class NodeLease:
             else:
                 # It lives if it renews. If not, it ended without giving the name back, and its lease ends.
                 if holder is None:
-                    _log.info("the lease of an earlier %s has not ended yet: waiting for that", self.node)
+                    _log.warning("%s waits until the lease of its former life has ended", self.node)
                 holder = (found.incarnation, sequence)
                 await asyncio.sleep(_AGAIN_SECONDS)
 
@@ -231,6 +233,7 @@ class NodeLease:
     # Renewing.
 
     async def _renew(self) -> None:
+        is_late = False
         while not self.fenced.is_set():
             await asyncio.sleep(self._term.seconds_to_renewal(self._clock()))
             self._record = msgspec.structs.replace(self._record, renewals=self._record.renewals + 1)
@@ -238,13 +241,18 @@ class NodeLease:
             try:
                 is_renewed = await self._put(self._sequence)
             except FleetUnavailable as error:
-                _log.warning("the lease of %s is not renewed yet: %s", self.node, error)
+                if not is_late:
+                    _log.warning("the lease of %s is not renewed yet: %s", self.node, error)
+                is_late = True
                 await asyncio.sleep(_AGAIN_SECONDS)
                 continue
             now = self._clock()
             if is_renewed:
                 self.renewal_seconds = now - sent_at
                 self._term.confirm(sent_at, now)
+                if is_late:
+                    _log.warning("the lease of %s is renewed again", self.node)
+                is_late = False
             else:
                 _log.error("the lease of %s is lost", self.node)
                 self._term.end()

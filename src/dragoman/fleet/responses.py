@@ -46,7 +46,7 @@ from dragoman.fleet.stored import (
     put,
 )
 from dragoman.fleet.subjects import RESPONSE_SUBJECTS, RESPONSES, subject_token
-from dragoman.store.errors import JournalStoreError
+from dragoman.store.errors import DamagedEntry, JournalStoreError
 from dragoman.store.responses import (
     MOST_CONVERSATIONS,
     StoredResponse,
@@ -410,7 +410,7 @@ class JetStreamResponses:
         except WrongSequence as error:
             raise JournalStoreError("There is such a response already.") from error
         except msgspec.MsgspecError as error:
-            raise JournalStoreError(f"A stored response is damaged ({error}).") from error
+            raise DamagedEntry(f"A stored response is damaged ({error}).") from error
 
     def _note_use(self, subject: str, used_at: datetime) -> None:
         self._uses[subject] = used_at

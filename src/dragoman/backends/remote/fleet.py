@@ -227,6 +227,10 @@ class Fleet:
     async def refresh(self) -> None:
         """Ask all workers what they offer."""
         connection = await self.connected()
+        if not connection.is_connected:
+            # Nobody can be heard. The models are not gone for that.
+            self._nodes = {name: (self.clock(), status) for name, (_, status) in self._nodes.items()}
+            return
         before = self.offered
         known = len(self.nodes)
         count = 0

@@ -243,6 +243,8 @@ class RemoteModel:
             choice = choose(places, bids, self._labels, self._fleet.streams_with)
             opened = await self._first(message, choice, unwilling)
             if opened is None:
+                if not (await self._fleet.connected()).is_connected:
+                    raise _unreachable("There is no connection to NATS.")
                 raise self._nobody(choice, unwilling)
         return opened
 

@@ -11,7 +11,16 @@ from typing import Literal, TypeAlias, get_args
 from dragoman.lm import ErrorKind, ErrorOrigin, JsonObject, LanguageModelError
 from dragoman.lm.nesting import NestedTooDeeply
 
-__all__ = ["ApiError", "ErrorType", "bad_request", "of_model", "too_deep", "unexpected", "unknown_model"]
+__all__ = [
+    "ApiError",
+    "ErrorType",
+    "bad_request",
+    "of_model",
+    "storage_unavailable",
+    "too_deep",
+    "unexpected",
+    "unknown_model",
+]
 
 ErrorType: TypeAlias = Literal[
     "server_error", "invalid_request", "not_found", "model_error", "too_many_requests"
@@ -130,6 +139,21 @@ def _of_status(status: int, otherwise: ErrorType) -> ErrorType:
 def unknown_model(model_id: str) -> ApiError:
     message = f"There is no model {model_id[:_SHOWN]!r}. `GET /v1/models` lists those there are."
     return ApiError(404, "not_found", message, code="model_not_found")
+
+
+def storage_unavailable() -> ApiError:
+    """Return the error for a store that cannot be used now. What is stored may be there: the client must not go on without it.
+
+    Only the log has the details.
+    """
+    return ApiError(
+        503,
+        "server_error",
+        "The storage of this server cannot be reached now, so what is stored cannot be read or changed. "
+        "Send the same request again in a moment.",
+        code="storage_unavailable",
+        retry_after=1,
+    )
 
 
 def unexpected() -> ApiError:

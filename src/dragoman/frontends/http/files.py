@@ -17,13 +17,14 @@ from datetime import UTC, datetime
 
 import msgspec
 
+from dragoman.frontends.http.errors import storage_unavailable
 from dragoman.frontends.http.file_links import file_address, link_parts, link_text, linked_files
 from dragoman.frontends.http.resource import new_id
 from dragoman.lm import DataPart, JsonObject, Message, Part, TextPart
 from dragoman.lm.foreign_items import FILE_ITEM, file_item, file_of, item_of, item_part
 from dragoman.lm.parts import ITEM
 from dragoman.store import ResponseStore, StoredResponse, file_ids
-from dragoman.store.errors import JournalStoreError
+from dragoman.store.errors import DamagedEntry, JournalStoreError
 
 __all__ = ["Files", "FilesOfResponse", "StoredFile"]
 
@@ -86,15 +87,19 @@ class Files:
         return id_
 
     async def find(self, id_: str) -> StoredFile | None:
+        """Return a file. None: there is none. Raises `ApiError` if the store cannot be used now."""
         if (file := self._memory.get(id_)) is not None:
             self._memory.move_to_end(id_)
             return file
         try:
             row = None if self._store is None else await self._store.file(id_)
             return None if row is None else msgspec.msgpack.decode(row.content, type=StoredFile)
-        except (JournalStoreError, msgspec.MsgspecError) as error:
+        except (DamagedEntry, msgspec.MsgspecError) as error:
             _log.warning("a file cannot be read: %s", error)
             return None
+        except JournalStoreError as error:
+            _log.warning("a file cannot be read now: %s", error)
+            raise storage_unavailable() from error
 
     def forget(self, response_id: str) -> None:
         """Delete the files of a response that are in memory. The store deletes its own."""

@@ -16,13 +16,13 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from dragoman.frontends.http.errors import ApiError
+from dragoman.frontends.http.errors import ApiError, storage_unavailable
 from dragoman.frontends.http.file_links import is_file_id
 from dragoman.journal.content import JournalContent
 from dragoman.lm import JsonObject
 from dragoman.lm.json import encode
 from dragoman.store import Database, ResponseStore, SqliteResponses, StoredResponse
-from dragoman.store.errors import JournalStoreError
+from dragoman.store.errors import DamagedEntry, JournalStoreError
 
 __all__ = ["Histories", "HistoryEntry", "ResponseChain", "SocketHistory", "response_store"]
 
@@ -234,7 +234,10 @@ class Histories:
     async def read(
         self, id_: str, connection: str, *, is_latest: bool = False
     ) -> tuple[HistoryEntry | None, int]:
-        """Return a stored response and its size in bytes. None: there is none, or it cannot be read."""
+        """Return a stored response and its size in bytes. None: there is none, or it is damaged.
+
+        Raises `ApiError` if the store cannot be used now: the response may be there.
+        """
         if is_file_id(id_):
             return None, 0
         return await self._read(lambda store: store.find(id_, connection, is_latest=is_latest))
@@ -250,8 +253,8 @@ class Histories:
         try:
             return [] if self._store is None else await self._store.conversations_with(item, connection)
         except JournalStoreError as error:
-            _log.warning("stored items cannot be read: %s", error)
-            return []
+            _log.warning("stored items cannot be read now: %s", error)
+            raise storage_unavailable() from error
 
     async def _read(
         self, find: Callable[[ResponseStore], Awaitable[StoredResponse | None]]
@@ -261,9 +264,12 @@ class Histories:
             if stored is None:
                 return None, 0
             return msgspec.json.decode(stored.content, type=HistoryEntry), len(stored.content)
-        except (JournalStoreError, msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+        except (DamagedEntry, msgspec.MsgspecError, UnicodeError, RecursionError) as error:
             _log.warning("a stored response cannot be read: %s", error)
             return None, 0
+        except JournalStoreError as error:
+            _log.warning("a stored response cannot be read now: %s", error)
+            raise storage_unavailable() from error
 
 
 def _ids(items: Iterable[JsonObject]) -> list[str]:

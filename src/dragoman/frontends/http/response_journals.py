@@ -16,7 +16,7 @@ from typing import Self
 
 import msgspec
 
-from dragoman.frontends.http.errors import ApiError, bad_request
+from dragoman.frontends.http.errors import ApiError, bad_request, storage_unavailable
 from dragoman.frontends.http.stream import ResponseStream
 from dragoman.frontends.http.stream_rebuild import PartOrEnd, last_events, server_ended
 from dragoman.journal.events import AnyEvent, JournalEntry, UnreadableJournal
@@ -193,7 +193,10 @@ def mapping_store_errors() -> Iterator[None]:
     """Raise the errors of the journals' store as `ApiError`."""
     try:
         yield
-    except (JournalStoreError, UnreadableJournal) as error:
+    except JournalStoreError as error:
+        _log.warning("a journal cannot be used: %s", error)
+        raise storage_unavailable() from error
+    except UnreadableJournal as error:
         _log.warning("a journal cannot be used: %s", error)
         raise ApiError(
             503,

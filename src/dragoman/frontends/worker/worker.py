@@ -58,6 +58,8 @@ class Worker(Generic[_L]):
         self._draining = asyncio.Event()
         # The life that is under way.
         self.serving: ServingWorker | None = None
+        # Called in each life when the worker has its lease and takes requests.
+        self.on_start: list[Callable[[], None]] = []
 
     @property
     def is_draining(self) -> bool:
@@ -80,19 +82,21 @@ class Worker(Generic[_L]):
 
     async def run(self) -> None:
         """Serve until it is drained. Raises `NameTaken`, or `FleetUnavailable` if NATS cannot be used from the start."""
-        has_lived = False
+        has_lived = is_said = False
         try:
             while not (has_lived and self.is_draining):
                 try:
                     if await self._live():
                         return
-                    has_lived = True
+                    has_lived, is_said = True, False
                     _log.warning("the worker was fenced, and begins again")
                 except (FleetUnavailable, NameTaken) as error:
                     # In a later life, a late renewal of the former one looks like another node of this name.
                     if not has_lived:
                         raise
-                    _log.warning("the worker cannot begin again yet: %s", error)
+                    if not is_said:
+                        _log.warning("the worker cannot begin again yet, and tries to: %s", error)
+                    is_said = True
                     await asyncio.sleep(_AGAIN_SECONDS)
         finally:
             set_deadline(None)
@@ -108,6 +112,8 @@ class Worker(Generic[_L]):
             try:
                 await serving.start()
                 async with self._people(lease, opened.models, serving):
+                    for notify in self.on_start:
+                        notify()
                     is_fenced = await self._until_fenced_or_drained(lease, serving)
             finally:
                 self.serving = None
