@@ -1,8 +1,8 @@
 """Everything: a table, results as JSON, a plot, and the part of docs/performance.md that is made from them.
 
-    python -m bench [--quick] [--local] [--only NAME …] [--figure NAME …]
+    python -m bench [--quick] [--local] [--only NAME …] [--figure NAME … [--keep]]
 
-Only a complete run writes anything down. Where one of those that come with this repository cannot be measured, the exit
+A complete run writes its results down. With `--keep`, those of single figures take the place of earlier ones. Where one of those that come with this repository cannot be measured, the exit
 status is 1; one that has to be installed first may be missing.
 """
 
@@ -103,6 +103,9 @@ def main() -> None:
     parser.add_argument(
         "--figure", action="append", choices=_FIGURES, default=[], help="leave all others out"
     )
+    parser.add_argument(
+        "--keep", action="store_true", help="with --figure: keep the results, beside those of others"
+    )
     parser.add_argument("--local", action="store_true", help="leave those out that have to be installed")
     arguments = parser.parse_args()
     where = surroundings()
@@ -115,13 +118,20 @@ def main() -> None:
     print(f"{seconds:.0f} seconds in all")
     if lost := lost_rows(figures):
         sys.exit("\n".join(("These must be measured, and were not:", *lost)))
-    if arguments.quick or only or arguments.figure:
+    if arguments.quick or only or (arguments.figure and not arguments.keep):
         return
+    if arguments.figure:
+        kept = msgspec.json.decode(_RESULTS.read_bytes(), type=_Results)
+        found = {each.name: msgspec.structs.replace(each, measured=where.sentence) for each in figures}
+        where, seconds = kept.surroundings, kept.seconds
+        others = {each.name: each for each in kept.figures}
+        figures = tuple({**others, **found}[name] for name in _FIGURES if name in others | found)
     results = msgspec.json.encode(_Results(where, seconds, figures))
     _RESULTS.write_bytes(msgspec.json.format(results, indent=1) + b"\n")
     _PLOT.write_text(drawn(figures, where))
     _DOCUMENT.write_text(written(_DOCUMENT.read_text(), figures, where))
-    _SCALE.write_text(replaced(_SCALE.read_text(), calculated(figures)))
+    if {"fleet", "fleet_scale"} <= {each.name for each in figures}:
+        _SCALE.write_text(replaced(_SCALE.read_text(), calculated(figures)))
     print("written: bench/results.json, docs/images/bench.svg, docs/performance.md, docs/fleet-scale.md")
 
 

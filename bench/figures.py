@@ -56,6 +56,8 @@ class Figure(msgspec.Struct, frozen=True):
     columns: tuple[Column, ...]
     rows: tuple[Row, ...]
     goals: tuple[Goal, ...] = ()
+    # Where and when, if not with the others.
+    measured: str = ""
 
     def row(self, case: str, contestant: str) -> Row | None:
         return next((row for row in self.rows if (row.case, row.contestant) == (case, contestant)), None)

@@ -37,6 +37,8 @@ def markdown_of(figure: Figure) -> str:
 
 def _markdown(figure: Figure) -> Iterator[str]:
     yield f"### {figure.title}\n"
+    if figure.measured:
+        yield f"Measured {figure.measured}.\n"
     yield f"| | | {' | '.join(column.title for column in figure.columns)} |"
     yield f"|---|---|{'---:|' * len(figure.columns)}"
     for row in figure.rows:
