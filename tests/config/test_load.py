@@ -420,7 +420,11 @@ def test_the_text_of_the_file_is_not_shown_with_the_configuration(tmp_path: Path
         ),
         (
             '[fleet]\nurl = "nats://me:secret@127.0.0.1:4222"\n',
-            '2: "url" in [fleet]: expected a nats:// or tls:// address, without a password, or a list [ … ] of texts in quotes, found a text.',
+            '2: "url" in [fleet]: expected a nats:// or tls:// address without a password, like "tls://nats.example:4222", or a list [ … ] of texts in quotes, found a text.',
+        ),
+        (
+            '[fleet]\nurl = "127.0.0.1:4222"\n',
+            '2: "url" in [fleet]: expected a nats:// or tls:// address without a password, like "tls://nats.example:4222", or a list [ … ] of texts in quotes, found "127.0.0.1:4222".',
         ),
         (
             '[console]\nurl = "http://console.example/"\n',

@@ -22,7 +22,9 @@ async def test_an_agent_with_its_workers_credentials_can_do_no_more_than_the_wor
         await fleet.worker("w1")
         gateway = await fleet.gateway("g1")
         thief = await gateway.do(["say", "Hello."])
-        await fleet.worker("w2")
+        await fleet.worker("w2", models='[models.other]\nkind = "acp"\nagent = "demo"\ncommand = ["true"]\n')
+        # The gateway knows the second worker now.
+        await gateway.until_offered("other")
         # The first worker has a conversation, so a new one goes to the second. It waits for a decision.
         chat = [{"role": "user", "content": prompt(_RUN)}]
         asked = await gateway.chat(chat)

@@ -58,10 +58,17 @@ def status(arguments: Namespace, context: CommandContext) -> int:
     print(table(_STREAMS, map(_stream, found.streams)))
     if found.missing:
         say(f"\nMissing: {', '.join(found.missing)}. Make them: dragoman fleet init")
-    say(
-        f"\n{found.journals} conversations, chats and background responses were stored; this counts deleted ones, too."
-    )
+    say(f"\n{_stored(found.journals)}")
     return DONE
+
+
+def _stored(journals: int) -> str:
+    what = (
+        "1 conversation, chat or background response was stored"
+        if journals == 1
+        else f"{journals} conversations, chats and background responses were stored"
+    )
+    return f"{what}; this counts deleted ones, too."
 
 
 def _node(node: NodeReport) -> tuple[str, ...]:
@@ -70,20 +77,32 @@ def _node(node: NodeReport) -> tuple[str, ...]:
     if own is None:
         role, host = (lease.role, lease.host) if lease is not None else ("", "")
         return (node.name, role, "does not answer", "", "", "", "", "", "", renewed, "", host, "")
+    # A gateway runs no agents.
+    turns, agents, memory, conversations = ("-",) * 4 if own.role == "gateway" else _work(own)
     return (
         node.name,
         own.role,
         _state(node, own),
-        str(own.turns),
-        f"{own.agents} of {own.max_agents}" if own.max_agents else str(own.agents),
-        _size(own.memory) + (f" of {_size(own.memory_limit)}" if own.memory_limit else ""),
-        str(own.conversations),
+        turns,
+        agents,
+        memory,
+        conversations,
         str(own.streams),
         f"{own.seconds_left:.0f} s",
         renewed,
         own.version,
         own.host,
         ", ".join(model.info.id for model in own.models),
+    )
+
+
+def _work(own: NodeStatus) -> tuple[str, str, str, str]:
+    """Turns, agents, memory and conversations of a worker."""
+    return (
+        str(own.turns),
+        f"{own.agents} of {own.max_agents}" if own.max_agents else str(own.agents),
+        _size(own.memory) + (f" of {_size(own.memory_limit)}" if own.memory_limit else ""),
+        str(own.conversations),
     )
 
 

@@ -200,8 +200,8 @@ def _listed(table: KeyPath, name: str, fields: Mapping[str, Field]) -> str:
 
 
 def _wrong(path: KeyPath, value: object, expected: Type) -> str:
-    # An address of NATS that is not right may have a password in it.
-    is_secret = not SECRET_KEYS.isdisjoint(path) or path[:2] == ("fleet", "url")
+    # An address of NATS with an "@" may have a password in it.
+    is_secret = not SECRET_KEYS.isdisjoint(path) or (path[:2] == ("fleet", "url") and "@" in str(value))
     said = f"{_place(path)}: expected {in_words(expected)}, found {_found(value, is_secret=is_secret)}."
     match value:
         case str() if meant := nearest(value, _names(expected)):

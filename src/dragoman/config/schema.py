@@ -72,7 +72,8 @@ _NodeName: TypeAlias = Annotated[
 _NatsUrl: TypeAlias = Annotated[
     str,
     msgspec.Meta(
-        pattern=r"^(nats|tls)://[^\s/@]+\Z", description="a nats:// or tls:// address, without a password"
+        pattern=r"^(nats|tls)://[^\s/@]+\Z",
+        description='a nats:// or tls:// address without a password, like "tls://nats.example:4222"',
     ),
 ]
 _Variable: TypeAlias = Annotated[

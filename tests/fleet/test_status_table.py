@@ -1,0 +1,27 @@
+"""What `dragoman fleet status` prints, from what the nodes say."""
+
+import pytest
+
+from dragoman.cli.fleet_status import _node, _stored
+from dragoman.fleet.messages import NodeStatus
+from dragoman.fleet.survey import NodeReport
+
+
+def _cells(status: NodeStatus) -> tuple[str, ...]:
+    return _node(NodeReport(status.name, status))[3:7]
+
+
+def test_a_gateway_runs_no_agents() -> None:
+    assert _cells(NodeStatus("g1", "life", "gateway", "1.0")) == ("-",) * 4
+    assert _cells(NodeStatus("w1", "life", "worker", "1.0")) == ("0", "0", "0 B", "0")
+
+
+@pytest.mark.parametrize(
+    ("count", "words"),
+    [
+        (0, "0 conversations, chats and background responses are stored."),
+        (1, "1 conversation, chat or background response is stored."),
+    ],
+)
+def test_one_is_singular(count: int, words: str) -> None:
+    assert _stored(count) == words
