@@ -3,7 +3,6 @@
 import asyncio
 import logging
 import re
-import subprocess
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -14,37 +13,17 @@ from dragoman.cli.fleet_doctor import fleet_findings
 from dragoman.config import FleetConfig
 from dragoman.fleet.connection import FleetUnavailable
 from dragoman.fleet.joining import joined
+from fleet.certificates import make_certificates
 from fleet.machines import soon, until
 from nats_servers import free_port, nats_server
 
 _NO_TLS = r"offers no TLS.*Nothing was sent to it\. Add `tls` .* nats:// in `\[fleet\] url`"
 
 
-def _openssl(folder: Path, *words: str) -> None:
-    subprocess.run(["openssl", *words], cwd=folder, check=True, capture_output=True)
-
-
-def _authority(folder: Path, name: str) -> None:
-    _openssl(
-        folder, "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2",
-        "-keyout", f"{name}.key", "-out", f"{name}.pem", "-subj", f"/CN={name}",
-    )  # fmt: skip
-
-
 @pytest.fixture
 def certificates(tmp_path: Path) -> str:
     """Make them. Returns what a server needs in its `tls` block."""
-    _authority(tmp_path, "ca")
-    _authority(tmp_path, "other")
-    _openssl(
-        tmp_path, "req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes",
-        "-keyout", "server.key", "-out", "server.csr", "-subj", "/CN=127.0.0.1",
-    )  # fmt: skip
-    (tmp_path / "names").write_text("subjectAltName=IP:127.0.0.1\n")
-    _openssl(
-        tmp_path, "x509", "-req", "-in", "server.csr", "-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial",
-        "-days", "2", "-extfile", "names", "-out", "server.pem",
-    )  # fmt: skip
+    make_certificates(tmp_path)
     return f'cert_file: "{tmp_path}/server.pem", key_file: "{tmp_path}/server.key"'
 
 
