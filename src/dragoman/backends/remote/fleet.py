@@ -487,7 +487,7 @@ def _read(form: Form[_T], data: bytes, what: str) -> _T | None:
 def worker_lost_error(node: str) -> LanguageModelError:
     """The error of a response whose worker is gone."""
     what = "no longer answers. What it did last may be lost."
-    hint = "Send the next request: it continues on another machine."
+    hint = "Send the request again, or the next one: the conversation continues on another machine."
     return machine_error("unavailable", f"{node}, on which this conversation runs,", what, hint)
 
 

@@ -281,7 +281,7 @@ def _not_completed(id_: str, entry: HistoryEntry) -> ApiError:
     hint = (
         f"Wait until `GET /v1/responses/{id_[:128]}` says `completed`, then continue it."
         if status in ("queued", "in_progress")
-        else "Continue an earlier response, or send the history as `input`."
+        else "Send its request again, continue an earlier response, or send the history as `input`."
     )
     return ApiError(
         400,

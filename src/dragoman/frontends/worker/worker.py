@@ -174,6 +174,6 @@ def _stopped_error(node: str) -> LanguageModelError:
     return LanguageModelError(
         "unavailable",
         f"The machine {node}, on which this conversation ran, stops.",
-        hint="Send the next request: it continues on another machine.",
-        public="The machine on which this conversation ran stops. Send the next request: it continues on another one.",
+        hint="Send the request again, or the next one: the conversation continues on another machine.",
+        public="The machine on which this conversation ran stops. Send the request again, or the next one: the conversation continues on another one.",
     )
