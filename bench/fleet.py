@@ -105,13 +105,12 @@ def _goals(figure: Figure, many: int) -> tuple[Goal, ...]:
         Goal("CPU that a fleet adds to a part, flat out", added("flat out", "cpu"), 15, unit="µs"),
         Goal("latency that a fleet adds to a part, p50", added(streams_case(1), "p50"), 1, unit="ms"),
         Goal(f"{streams}: parts that arrive", value(streams, FLEET, "arrived"), 100, "at least", "%"),
-        # A stream of 6 seconds that ends a third of a second late.
+        # Agents, generator and NATS share the machine's cores with both: so it is compared.
         Goal(
-            f"{streams}: parts a second of the slowest stream",
-            value(streams, FLEET, "slowest"),
-            RATE * 0.95,
+            f"{streams}: parts a second of the slowest stream, of those through one process",
+            figure.ratio("slowest", streams, FLEET, OURS),
+            0.95,
             "at least",
-            "",
         ),
         Goal(
             "a cancel reaches the worker in",

@@ -88,7 +88,7 @@ def calculated(figures: Iterable[Figure]) -> str:
     loads = sorted(
         (
             _Load(
-                "a list of all conversations (console, `dragoman conversations`)",
+                "the console's list of all conversations",
                 "conversations",
                 f"{listed * 1e3:.0f} µs",
                 _CONVERSATIONS * listed / 1e3,

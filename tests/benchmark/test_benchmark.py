@@ -15,9 +15,13 @@ from bench.calls import CALL, RESULT, TEXT, Calls, counted
 from bench.contestants import FLOOR, LITELLM, OURS
 from bench.document import BEGIN, END, written
 from bench.figures import Column, Figure, Goal, Row, percentile, ratio
+from bench.fleet import MANY, streams_case
+from bench.fleet_nodes import FLEET
+from bench.fleet_scale import BIDDERS, LISTED, STORED, TURN, WRITTEN, bids_case, statuses_case
 from bench.load import Heard
 from bench.machine import Surroundings
 from bench.plot import drawn
+from bench.scale_page import calculated
 from bench.stage import LEFT_OUT
 from bench.table import markdown_of, text_of
 
@@ -166,3 +170,32 @@ def test_a_figure_can_be_measured_alone() -> None:
         assert re.search(rf"stdio +{name} +\d+\.\d", done.stdout)
     assert re.search(r"http +acp2api +left out", done.stdout)
     assert re.search(r"[✓✗] stdio: of the floor's CPU: [\d.]+ ×", done.stdout)
+
+
+def test_a_large_fleet_is_calculated_and_its_first_limit_named() -> None:
+    part = {"gateway": (60.0,), "worker": (50.0,), "nats": (10.0,)}
+    turn = {"gateway": (6.0,), "worker": (30.0,), "nats": (11.0,), "messages": (6.0,)}
+    asked = {"gateway": (15.0,), "worker": (0.1,), "nats": (36.0,)}
+
+    def page(listed_ms: float) -> str:
+        rows = {
+            TURN: turn,
+            WRITTEN: {"rate": (8_000.0,)},
+            LISTED: {"ms": (listed_ms,)},
+            STORED: {"memory": (20.0,), "kilobytes": (8.0,)},
+            bids_case(BIDDERS): asked,
+            statuses_case(BIDDERS): asked,
+        }
+        scale = tuple(Row(case, FLEET, samples) for case, samples in rows.items())
+        return calculated(
+            (
+                Figure("fleet", "", (), (Row(streams_case(MANY), FLEET, part),)),
+                Figure("fleet_scale", "", (), scale),
+            )
+        )
+
+    # 100,000 conversations of 0.05 ms each, where a person waits for a second.
+    assert "list of all conversations: 5.0 times what there is. It is reached at 20,000" in page(0.05)
+    # 60 µs for 100,000 parts, and 6 - 20 × 0.06 ms for 167 turns, and 15 ms for 17 rounds of bids.
+    assert "6.0 cores for parts (60 µs each), 0.8 for turns (4.8 ms each) and 0.2 for bids" in page(0.05)
+    assert "**The first limit** is NATS's CPU" in page(0.0001)
