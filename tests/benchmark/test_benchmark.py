@@ -173,12 +173,17 @@ def test_a_figure_can_be_measured_alone() -> None:
 
 
 def test_a_large_fleet_is_calculated_and_its_first_limit_named() -> None:
-    part = {"gateway": (60.0,), "worker": (50.0,), "nats": (10.0,)}
-    turn = {"gateway": (6.0,), "worker": (30.0,), "nats": (11.0,), "messages": (6.0,)}
-    asked = {"gateway": (15.0,), "worker": (0.1,), "nats": (36.0,)}
+    part: dict[str, tuple[float, ...]] = {"gateway": (60.0,), "worker": (50.0,), "nats": (10.0,)}
+    turn: dict[str, tuple[float, ...]] = {
+        "gateway": (6.0,),
+        "worker": (30.0,),
+        "nats": (11.0,),
+        "messages": (6.0,),
+    }
+    asked: dict[str, tuple[float, ...]] = {"gateway": (15.0,), "worker": (0.1,), "nats": (36.0,)}
 
     def page(listed_ms: float) -> str:
-        rows = {
+        rows: dict[str, dict[str, tuple[float, ...]]] = {
             TURN: turn,
             WRITTEN: {"rate": (8_000.0,)},
             LISTED: {"ms": (listed_ms,)},
