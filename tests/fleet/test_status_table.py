@@ -19,8 +19,8 @@ def test_a_gateway_runs_no_agents() -> None:
 @pytest.mark.parametrize(
     ("count", "words"),
     [
-        (0, "0 conversations, chats and background responses are stored."),
-        (1, "1 conversation, chat or background response is stored."),
+        (0, "0 conversations, chats and background responses were stored; this counts deleted ones, too."),
+        (1, "1 conversation, chat or background response was stored; this counts deleted ones, too."),
     ],
 )
 def test_one_is_singular(count: int, words: str) -> None:
