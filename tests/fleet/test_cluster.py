@@ -14,6 +14,9 @@ from dragoman.fleet.stored import WrongSequence, put
 from dragoman.fleet.streams import signing_key
 from fleet_faults.cluster import NatsCluster
 
+# Through agents and connections: each takes a second or more.
+pytestmark = pytest.mark.long
+
 _RACES, _WRITERS = 10, 5
 
 

@@ -20,6 +20,9 @@ from fleet.gateways_and_worker import until
 from fleet.machines import Machines, RunningWorker, fake, machines
 from http_server.kit import Answered, Json, Site, site_of, soon
 
+# Through agents and connections: each takes a second or more.
+pytestmark = pytest.mark.long
+
 _RUN: list[object] = [
     "ask",
     {"toolCallId": "p", "title": "Run it", "kind": "execute", "rawInput": {"command": "git log"}},

@@ -35,6 +35,9 @@ from fleet.lossy import losing
 from fleet.machines import Machines, fake, machines, script, soon, until
 from nats_servers import free_port
 
+# Through agents and connections: each takes a second or more.
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture
 async def room(tmp_path: Path) -> AsyncIterator[Machines]:

@@ -230,6 +230,7 @@ async def test_a_worker_answers_what_it_is_asked_and_nothing_else(fleet: _Fleet)
         assert await gateway.request(subjects.requests_subject("self"), b"?", 10) == b"yes"
 
 
+@pytest.mark.long
 async def test_an_operator_asks_all_nodes_and_drains_one(fleet: _Fleet) -> None:
     async with (
         fleet.node("worker", "one") as one,

@@ -19,6 +19,9 @@ from dragoman.lm import LanguageModelError
 from fleet.machines import Machines, script, soon, until
 from nats_servers import nats_server
 
+# Through agents and connections: each takes a second or more.
+pytestmark = pytest.mark.long
+
 _ID = "resp_" + "0123456789abcdef" * 2
 _ENTRY = HistoryEntry([{"id": "msg_1", "type": "message"}], {"id": _ID, "status": "completed", "output": []})
 

@@ -16,6 +16,9 @@ from fleet.machines import soon, until
 from fleet.node_processes import fleet_processes
 from nats_servers import free_port, nats_server
 
+# Through agents and connections: each takes a second or more.
+pytestmark = pytest.mark.long
+
 
 @pytest.mark.long
 async def test_a_worker_says_that_it_waits_and_then_that_it_offers(tmp_path: Path) -> None:
