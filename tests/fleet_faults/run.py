@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import signal
 import time
 from dataclasses import dataclass, field
@@ -83,6 +84,8 @@ class FleetRun:
         self.spoilt: set[int] = set()
         # Of those, the latter: what a worker could not store before its fence is lost.
         self.fenced: set[int] = set()
+        # When the worker of an agent was killed, or ended before the agent's turn: nobody heard what it said after that.
+        self.alone_since: dict[int, float] = {}
         self.has_all_leases = False
         self.going: list[asyncio.Task[None]] = []
 
@@ -139,6 +142,8 @@ class FleetRun:
             is_fenced = "is fenced" in worker.stderr[logged[worker.name] :]
             agents = {note["pid"] for note in worker.notes if note["method"] == "started"}
             self.spoilt |= agents if is_killed or is_fenced else set()
+            if is_killed:
+                self._leave_alone(agents, began)
             self.fenced |= agents if is_fenced else set()
         happened.failures = [
             turn.failure for talk in self.talks for turn in talk.turns if turn.failure and turn.ended > began
@@ -236,17 +241,25 @@ class FleetRun:
             if not waiting:
                 raise
             self.spoilt.update(note["pid"] for note in node.notes)
+            self._leave_alone({note["pid"] for note in node.notes}, time.time())
             node.signal(signal.SIGTERM)
             return await node.ended()
 
+    def _leave_alone(self, agents: set[int], since: float) -> None:
+        self.alone_since = {**dict.fromkeys(agents, since), **self.alone_since}
+
     async def _check(self) -> None:
+        said_at = {note["params"]: note["at"] for note in self.world.notes() if note["method"] == "said"}
         chats = tuple(talk.chat for talk in self.talks)
         self.broken += [line for talk in self.talks for line in talk.broken]
         self.broken += self.world.complaints()[:_MOST_SHOWN]
 
         def is_excused(word: str, pid: int) -> bool:
             chat, turn = account.chat_of(word), turn_of(word)
-            return turn < 0 or turn in chat.stopped or turn in chat.lost or pid in self.fenced
+            is_cut = turn < 0 or turn in chat.stopped or turn in chat.lost or pid in self.fenced
+            # What it asked has no time: it was answered then, if at all.
+            is_alone = pid in self.alone_since and said_at.get(word, math.inf) >= self.alone_since[pid]
+            return is_cut or is_alone
 
         account = Account(chats, by_method(self.world.notes()), is_excused, self.spoilt)
         self.broken += broken_in(account)
