@@ -46,6 +46,7 @@ from dragoman.fleet.messages import (
 )
 from dragoman.fleet.placement import Place
 from dragoman.fleet.settings import FleetSettings
+from dragoman.fleet.stored import ELECTION_SECONDS
 from dragoman.fleet.subjects import (
     STATUS,
     bids_subject,
@@ -75,8 +76,9 @@ _ACCEPT_SECONDS = 1.5
 _BYTES_A_SECOND = 8 * 1024 * 1024
 # Workers that are known are waited for so long.
 _BID_SECONDS = 0.5
-# If none of them has answered by then: they are busy, and that is no reason to say that there is none.
-_FIRST_BID_SECONDS = 5.0
+# If none of them has answered by then: they are busy, or the server that this gateway is connected to hangs. That is no
+# reason to say that there is none. As long as a request waits for an election.
+_FIRST_BID_SECONDS = ELECTION_SECONDS
 _STATUS_SECONDS = 0.5
 _REFRESH_SECONDS = 5.0
 # A worker that has not said anything for so long is not there.
