@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import re
 import time
 from collections.abc import AsyncIterator
+from dataclasses import dataclass
 from typing import Any
 
 from dragoman.jsonrpc import ConnectionClosed, ErrorObject, ErrorResponse, RpcResponse
@@ -15,6 +17,8 @@ from vscode.editor import Answer, Editor
 __all__ = ["HttpEditor"]
 
 _REQUEST_FAILED = -32000
+# Before the next server is asked.
+_AGAIN_SECONDS = 0.2
 
 
 class _HttpAnswer(Answer):
@@ -26,11 +30,19 @@ class _HttpAnswer(Answer):
 
 
 class HttpEditor(Editor):
-    def __init__(self, port: int, patience: float, *, stores: bool = False) -> None:
-        """`stores`: the server may store what is said."""
+    def __init__(
+        self, port: int, patience: float, *, stores: bool = False, others: tuple[int, ...] = ()
+    ) -> None:
+        """`stores`: the server may store what is said.
+
+        `others`: where else the response can be read. It runs in the background then, and outlives a server.
+        """
         super().__init__(patience)
         self._port = port
+        self._others = others
         self._stores = stores
+        # What a server has said and must not.
+        self.broken: list[str] = []
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def hang_up(self) -> None:
@@ -46,6 +58,7 @@ class HttpEditor(Editor):
             "model": model,
             "stream": True,
             "store": self._stores,
+            **({"background": True} if self._others else {}),
             "input": [item for message in messages for item in _items(message)],
             "tools": [_function(tool) for tool in tools],
         }
@@ -70,28 +83,75 @@ class HttpEditor(Editor):
         }
 
     async def _ask_for(self, body: bytes, answer: Answer) -> None:
-        writer: asyncio.StreamWriter | None = None
+        place = _Place()
         try:
-            reader, writer = await asyncio.open_connection("127.0.0.1", self._port, limit=2**24)
-            head = f"POST /v1/responses HTTP/1.1\r\nHost: 127.0.0.1:{self._port}\r\nContent-Type: application/json\r\n"
-            writer.write(f"{head}Content-Length: {len(body)}\r\nConnection: close\r\n\r\n".encode() + body)
-            status = (await reader.readuntil(b"\r\n\r\n")).split()[1]
-            if status != b"200":
-                _fail(answer, json.loads((await reader.read()).split(b"\r\n")[-1] or b"{}"))
-                return
-            async for event in _events(reader):
-                _take(answer, event)
-            if answer.reply is None:
-                answer.reply = ConnectionClosed("the stream ended in the middle")
+            lost = await self._streamed(self._port, "POST /v1/responses", body, answer, place)
+            ports = itertools.cycle((*self._others, self._port))
+            began = time.monotonic()
+            while lost is not None and place.response and time.monotonic() - began < self.patience:
+                if place.is_unknown:
+                    await asyncio.sleep(_AGAIN_SECONDS)
+                path = f"/v1/responses/{place.response}?stream=true&starting_after={place.number}"
+                lost = await self._streamed(next(ports), f"GET {path}", b"", answer, place)
+            answer.reply = answer.reply or lost
         except asyncio.CancelledError:
             answer.reply = answer.reply or RpcResponse(0, b"{}")
             raise
-        except (OSError, asyncio.IncompleteReadError) as error:
-            answer.reply = answer.reply or ConnectionClosed(str(error))
+        except AssertionError as error:
+            self.broken.append(f"{place.response}: {error}")
+            answer.reply = ConnectionClosed(str(error))
         finally:
             answer.news.set()
+
+    async def _streamed(
+        self, port: int, request: str, body: bytes, answer: Answer, place: _Place
+    ) -> ConnectionClosed | None:
+        """Read a stream of events to its end. Return why that was not possible."""
+        writer: asyncio.StreamWriter | None = None
+        place.is_unknown = False
+        try:
+            reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=2**24)
+            head = f"{request} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nContent-Type: application/json\r\n"
+            writer.write(f"{head}Content-Length: {len(body)}\r\nConnection: close\r\n\r\n".encode() + body)
+            status = (await reader.readuntil(b"\r\n\r\n")).split()[1]
+            if status != b"200":
+                said = (await reader.read()).split(b"\r\n")[-1]
+                if place.response and status == b"503":
+                    # The store has no leader just now.
+                    place.is_unknown = True
+                    return ConnectionClosed(said.decode())
+                _fail(answer, json.loads(said or b"{}"))
+                return None
+            async for event in _events(reader):
+                place.note(event, is_background=bool(self._others))
+                _take(answer, event)
+        except (OSError, asyncio.IncompleteReadError) as error:
+            place.is_unknown = True
+            return ConnectionClosed(str(error))
+        finally:
             if writer is not None:
                 writer.close()
+        return None if answer.reply is not None else ConnectionClosed("the stream ended in the middle")
+
+
+@dataclass
+class _Place:
+    """How far a client has read a background response."""
+
+    response: str = ""
+    number: int = -1
+    # Whether the last server could not say what is there.
+    is_unknown: bool = False
+
+    def note(self, event: dict[str, Any], *, is_background: bool) -> None:
+        if "sequence_number" not in event:
+            return
+        assert not is_background or event["sequence_number"] == self.number + 1, (
+            f"after event {self.number} comes {event}"
+        )
+        self.number = event["sequence_number"]
+        if is_background and event["type"] == "response.created":
+            self.response = event["response"]["id"]
 
 
 async def _events(reader: asyncio.StreamReader) -> AsyncIterator[dict[str, Any]]:

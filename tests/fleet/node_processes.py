@@ -191,9 +191,16 @@ class HttpGateway:
     def begin(self, *steps: object, **fields: object) -> Going:
         """A stream in which the fake agent carries out steps."""
         body = {"model": "fake", "input": prompt(*steps), "stream": True, **fields}
+        return self._streamed("POST", "/v1/responses", json=body)
 
+    def follow(self, response: str, after: int) -> Going:
+        """The stream of a background response, after this event."""
+        query = {"stream": "true", "starting_after": str(after)}
+        return self._streamed("GET", f"/v1/responses/{response}", params=query)
+
+    def _streamed(self, method: str, path: str, **options: Any) -> Going:
         async def read() -> None:
-            async with self.client.stream("POST", "/v1/responses", json=body) as answered:
+            async with self.client.stream(method, path, **options) as answered:
                 assert answered.status_code == 200, await answered.aread()
                 async for line in answered.aiter_lines():
                     if line.startswith("data: {"):

@@ -16,7 +16,7 @@ from dragoman.config import Config, FleetConfig, FleetModel
 from dragoman.lm import LanguageModelError
 from dragoman.models import Models
 from fake_agent.steps import open_gate, prompt
-from fleet.node_processes import FleetProcesses, fleet_processes
+from fleet.node_processes import Answer, FleetProcesses, fleet_processes
 from fleet.stalling_proxy import stalling_proxy
 from http_server.kit import function
 from process.living import all_gone
@@ -110,6 +110,39 @@ async def test_n1_a_worker_killed_in_mid_turn_is_an_honest_error_and_the_convers
     assert after.text == "Here again."
     assert fleet.owner('"again"', *workers) == other
     assert "First." in fleet.notes(other)
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM], ids=["killed", "ended"])
+async def test_j4_background_responses_of_a_gateway_that_is_gone_go_on_at_the_other(
+    fleet: FleetProcesses, number: signal.Signals
+) -> None:
+    await fleet.worker("w1")
+    extra = "[serve]\ndrain_seconds = 1\n"
+    one, two = await fleet.gateway("g1", extra=extra), await fleet.gateway("g2")
+    steps = (["say", "One "], ["gate", "on"], ["repeat", 20, 1_000], ["say", " Done."])
+    going = [one.begin(*steps, background=True) for _ in range(3)]
+    for each in going:
+        await each.until("One ")
+    one.node.signal(number)
+    status = await one.node.end()
+    assert status == (-signal.SIGKILL if number == signal.SIGKILL else 0)
+    for each in going:
+        # Their connections are cut.
+        await asyncio.gather(each.task, return_exceptions=True)
+    rest = [
+        two.follow(each.events[0]["response"]["id"], each.events[-1]["sequence_number"]) for each in going
+    ]
+    open_gate(fleet.place("w1"), "on")
+    for first, second in zip(going, rest, strict=True):
+        assert (await second.end())["type"] == "response.completed"
+        numbers = [event["sequence_number"] for event in (*first.events, *second.events)]
+        assert numbers == list(range(len(numbers)))
+        whole = second.events[-1]["response"]
+        text = first.text + second.text
+        assert text == Answer(whole).text
+        assert (text.startswith("One "), text.endswith(" Done."), len(text) > 20_000) == (True, True, True)
+    # Each agent was asked once.
+    assert fleet.notes("w1").count('"session/prompt"') == 3
 
 
 async def test_n5_a_worker_drained_under_load_loses_nothing(fleet: FleetProcesses) -> None:

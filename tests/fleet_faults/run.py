@@ -39,6 +39,8 @@ _GONE_SECONDS = 10.0
 # What is under way ends by then, unless it waits for a chat. A gateway gives clients half a minute.
 _DRAIN_SECONDS = {"worker": 30.0, "gateway": 60.0}
 _MOST_SHOWN = 5
+# Of the chats, the last ones: their responses run in the background.
+_BACKGROUND_CHATS = 2
 # Which worker is hit: usually the one that is busiest.
 _BUSIEST = 0.9
 
@@ -75,7 +77,12 @@ class FleetRun:
         self.plan = plan
         self.world = FleetWorld(folder, plan.lease_seconds)
         self.talks = [
-            Talk(Chat(chr(ord("A") + number)), self.world, Random(f"{plan.seed} {number}"))  # noqa: S311 - the same each time
+            Talk(
+                Chat(chr(ord("A") + number)),
+                self.world,
+                Random(f"{plan.seed} {number}"),  # noqa: S311 - the same each time
+                is_background=number >= plan.chats - _BACKGROUND_CHATS,
+            )
             for number in range(plan.chats)
         ]
         self.broken: list[str] = []

@@ -16,6 +16,7 @@ from fleet_faults.plan import GATEWAY_GONE
 from vscode.editor import Answer
 
 if TYPE_CHECKING:
+    from faults.http_editor import HttpEditor
     from fleet_faults.world import FleetNode, FleetWorld
 
 __all__ = ["Talk", "Turn"]
@@ -52,6 +53,8 @@ class Talk:
     # When each word came.
     heard_at: dict[str, float] = field(default_factory=dict)
     is_over: bool = False
+    # Whether its responses run in the background: they outlive their gateway.
+    is_background: bool = False
 
     async def go_on(self) -> None:
         """Turn after turn, until it is over."""
@@ -76,13 +79,17 @@ class Talk:
     def _gateway(self, other_than: FleetNode | None = None) -> FleetNode:
         return self.random.choice([each for each in self.world.gateways if each is not other_than])
 
+    def _editor(self, gateway: FleetNode) -> HttpEditor:
+        return self.world.editor(gateway, is_background=self.is_background)
+
     async def _turn(self, turn: Turn) -> None:
         chat = self.chat
         acts = self.random.choices(_ACTS, k=self.random.randint(1, _MOST_ACTS))
-        is_stopped = "stream" in acts and self.random.random() < _STOPS
+        # A client that leaves a background response does not stop it.
+        is_stopped = "stream" in acts and self.random.random() < _STOPS and not self.is_background
         chat.say(_script(chat.name, turn.number, acts))
         gateway = self._gateway()
-        answer = chat.send(self.world.editor(gateway))
+        answer = chat.send(self._editor(gateway))
         repeats = 0
         while True:
             await self._settled(answer, turn, gateway, stops=is_stopped)
@@ -93,7 +100,7 @@ class Talk:
                 self._hear(answer, kept=False)
                 gateway, turn.failure = self._gateway(), ""
                 await asyncio.sleep(_AFTER_ERROR_SECONDS)
-                answer = chat.again(self.world.editor(gateway))
+                answer = chat.again(self._editor(gateway))
                 continue
             self._hear(answer)
             if turn.failure or turn.number in chat.stopped or not answer.calls:
@@ -102,7 +109,7 @@ class Talk:
             chat.history += [{"role": "user", "content": [result]} for result in results]
             # What was asked at one gateway is decided at another.
             gateway = self._gateway(other_than=gateway)
-            answer = chat.send(self.world.editor(gateway))
+            answer = chat.send(self._editor(gateway))
 
     def _hear(self, answer: Answer, *, kept: bool = True) -> None:
         text = ""

@@ -142,7 +142,7 @@ class FleetWorld:
         self.cluster = NatsCluster(folder / "nats")
         self._sizes = workers, gateways
         self._mark = uuid.uuid4().hex
-        self._editors: dict[str, HttpEditor] = {}
+        self._editors: dict[tuple[str, bool], HttpEditor] = {}
         self.workers: list[FleetNode] = []
         self.gateways: list[FleetNode] = []
 
@@ -213,10 +213,15 @@ class FleetWorld:
                     return self.cluster.named(info.cluster.leader)
                 await asyncio.sleep(0.1)
 
-    def editor(self, gateway: FleetNode) -> HttpEditor:
-        if gateway.name not in self._editors:
-            self._editors[gateway.name] = HttpEditor(gateway.port, PATIENCE_SECONDS, stores=True)
-        return self._editors[gateway.name]
+    def editor(self, gateway: FleetNode, *, is_background: bool = False) -> HttpEditor:
+        """A client of a gateway. With `is_background`, it reads on at another one if this one ends."""
+        key = gateway.name, is_background
+        if key not in self._editors:
+            others = tuple(each.port for each in self.gateways if each is not gateway)
+            self._editors[key] = HttpEditor(
+                gateway.port, PATIENCE_SECONDS, stores=True, others=others if is_background else ()
+            )
+        return self._editors[key]
 
     def notes(self) -> list[dict[str, Any]]:
         return [note for worker in self.workers for note in worker.notes]
@@ -225,7 +230,7 @@ class FleetWorld:
         return marked(self._mark)
 
     def complaints(self) -> list[str]:
-        return [
+        return [line for editor in self._editors.values() for line in editor.broken] + [
             f"{node.name}: {line[:300]}"
             for node in self.nodes
             for line in complaints_in(node.stderr, _TOLERATED)

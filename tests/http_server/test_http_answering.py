@@ -13,7 +13,8 @@ from http_server.kit import scripted, soon
 
 
 def _answer(model: LanguageModel) -> ResponseRun:
-    return ResponseRun(model, Request((user("x"),), consumer=Consumer(features=FEATURES)))
+    request = Request((user("x"),), consumer=Consumer(features=FEATURES))
+    return ResponseRun(model, lambda sink, token: model.respond(request, sink, token))
 
 
 async def test_a_model_that_is_far_ahead_waits_for_its_client() -> None:

@@ -47,6 +47,7 @@ __all__ = [
     "Receipt",
     "RequestMessage",
     "Resend",
+    "ResumeStream",
     "StreamEnd",
     "StreamMessage",
 ]
@@ -221,6 +222,9 @@ class Receipt(msgspec.Struct, frozen=True, array_like=True, tag=True):
     stream: str
     number: int
     consumed: int
+    # The stored response that the stream is for. Its journal has what this receipt names, so the worker keeps the rest until
+    # another gateway takes it, if this one ends. "": it is for no such response.
+    response: str = ""
 
 
 class Resend(msgspec.Struct, frozen=True, array_like=True, tag=True):
@@ -234,6 +238,22 @@ class Cancel(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """The consumer wants no more of it."""
 
     stream: str
+    # A gateway that has lost the stream to another one cancels nothing.
+    gateway: str = ""
+    # Another gateway will take it: nothing is cancelled, and it waits for that one.
+    hands_over: bool = False
+
+
+class ResumeStream(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """A gateway takes the stream of a gateway that is gone, and gets what comes after this batch.
+
+    The worker answers with `Accepted`. The gateway owns the journal of the response.
+    """
+
+    stream: str
+    gateway: str
+    response: str
+    after: int
 
 
 class Delivered(msgspec.Struct, frozen=True, array_like=True, tag=True):
@@ -251,7 +271,7 @@ class Ping(msgspec.Struct, frozen=True, array_like=True, tag=True):
     receipts: tuple[Receipt, ...] = ()
 
 
-StreamMessage = Receipt | Resend | Cancel | Delivered | Ping
+StreamMessage = Receipt | Resend | Cancel | ResumeStream | Delivered | Ping
 
 
 class Pong(msgspec.Struct, frozen=True, array_like=True):
@@ -299,6 +319,8 @@ class NodeStatus(msgspec.Struct, frozen=True):
     # For people: where it runs.
     host: str = ""
     pid: int = 0
+    # Stored responses whose gateway is gone, with their streams.
+    orphans: dict[str, str] = {}
 
     def __post_init__(self) -> None:
         _check_name(self.name)

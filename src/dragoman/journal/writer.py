@@ -93,7 +93,7 @@ class JournalWriter:
         # Whether this process is to own the journal, whether it owns it as far as it knows, and when it knew for certain.
         self._holds = self._held = False
         self._leased_at = 0.0
-        self._is_lost = False
+        self._is_lost = self._is_failing = False
         self._lock = asyncio.Lock()
         self._scheduled: asyncio.Task[None] | None = None
 
@@ -176,9 +176,14 @@ class JournalWriter:
             self._give_up()
             return False
         except JournalStoreError as error:
-            _log.warning(
-                "%s is not stored yet, and will be when the store works again: %s", self.journal, error
+            # Once for each outage: it is tried again and again.
+            _log.log(
+                logging.DEBUG if self._is_failing else logging.WARNING,
+                "%s is not stored yet, and will be when the store works again: %s",
+                self.journal,
+                error,
             )
+            self._is_failing = True
             if count > _MOST_WAITING or len(encode_events(self._waiting)) > _MOST_WAITING_BYTES:
                 _log.error(
                     "%s is no longer stored: too much has happened since the store failed", self.journal
@@ -186,6 +191,7 @@ class JournalWriter:
                 self._give_up()
             return False
         del self._waiting[:count]
+        self._is_failing = False
         self._held = holds
         self.note_renewed()
         if self._journals.on_append is not None and self._connection is not None:

@@ -23,7 +23,16 @@ from dragoman.lm import gfm
 from dragoman.lm.cancellation import CancellationError, CancellationToken
 from dragoman.lm.errors import ASK_OPERATOR, LanguageModelError
 from dragoman.lm.messages import Message
-from dragoman.lm.model import Closing, Compacting, Delivery, LanguageModel, ModelInfo, Presenting, Sink
+from dragoman.lm.model import (
+    Closing,
+    Compacting,
+    Delivery,
+    LanguageModel,
+    ModelInfo,
+    Presenting,
+    Resumable,
+    Sink,
+)
 from dragoman.lm.parts import STOPPED, DataPart, Part, TextPart, ToolCallPart, UsagePart
 from dragoman.lm.presentation import Presentation, Style
 from dragoman.lm.request import Request
@@ -74,6 +83,24 @@ class GuardedModel:
     def delivered(self, conversation: str, *, whole: bool) -> None:
         if isinstance(self._model, Delivery):
             self._model.delivered(conversation, whole=whole)
+
+    def keep(self, response_id: str) -> None:
+        if isinstance(self._model, Resumable):
+            self._model.keep(response_id)
+
+    def stored(self, response_id: str, position: str) -> None:
+        if isinstance(self._model, Resumable):
+            self._model.stored(response_id, position)
+
+    def release(self, response_id: str, *, hands_over: bool = False) -> None:
+        if isinstance(self._model, Resumable):
+            self._model.release(response_id, hands_over=hands_over)
+
+    async def resume(self, response_id: str, position: str, sink: Sink, token: CancellationToken) -> None:
+        """Only the rest is seen here, so no rule can be checked: the guard where the model runs has seen everything."""
+        if not isinstance(self._model, Resumable):
+            raise LanguageModelError("not_found", f"{self.info.name} cannot continue a response.")
+        await self._model.resume(response_id, position, sink, token)
 
     def _presentation(self, request: Request) -> Presentation | None:
         if isinstance(self._model, Presenting) and self._model.presents:

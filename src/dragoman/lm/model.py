@@ -35,6 +35,7 @@ __all__ = [
     "LanguageModel",
     "ModelInfo",
     "Presenting",
+    "Resumable",
     "Sink",
     "estimate_tokens",
     "with_capability_tags",
@@ -121,6 +122,30 @@ class Delivery(Protocol):
 
     def delivered(self, conversation: str, *, whole: bool) -> None:
         """The last reply of this conversation has reached the consumer whole, or will not reach it whole."""
+        ...
+
+
+@runtime_checkable
+class Resumable(Protocol):
+    """A model that runs elsewhere, and whose stored responses another process can continue if this one ends.
+
+    While it responds to a request with `Consumer.response_id`, it reports positions (`parts.POSITION`).
+    """
+
+    def keep(self, response_id: str) -> None:
+        """From now on, keep everything after the last position that was stored."""
+        ...
+
+    def stored(self, response_id: str, position: str) -> None:
+        """Everything before this position is stored."""
+        ...
+
+    def release(self, response_id: str, *, hands_over: bool = False) -> None:
+        """Keep nothing more: the end is stored, or never will be. `hands_over`: keep it for another process, from now on."""
+        ...
+
+    async def resume(self, response_id: str, position: str, sink: Sink, token: CancellationToken) -> None:
+        """Report the rest of a response that another process began: everything after this position."""
         ...
 
 

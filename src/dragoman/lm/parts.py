@@ -24,6 +24,7 @@ __all__ = [
     "ITEM_MIME_TYPES",
     "LINK",
     "LOGPROBS",
+    "POSITION",
     "REFUSAL",
     "STATEFUL_MARKER",
     "STOPPED",
@@ -76,6 +77,8 @@ LOGPROBS = "application/vnd.dragoman.logprobs+json"
 ITEM_MIME_TYPES = frozenset({ITEM, ITEM_EVENT, ANNOTATION, REFUSAL, LOGPROBS})
 # A link to a file that the model may read itself: its address, and nothing else (RFC 2483).
 LINK = "text/uri-list"
+# Everything before it can be stored as one: from here another process can continue the response (`Resumable`).
+POSITION = "application/vnd.dragoman.position+json"
 # A list of names: what the request asked for, or contained, and the model did not get.
 IGNORED = "application/vnd.dragoman.ignored+json"
 
@@ -90,6 +93,7 @@ INTERNAL_MIME_TYPES = ITEM_MIME_TYPES | {
     UNKNOWN_PART,
     ACTIVITY,
     IGNORED,
+    POSITION,
 }
 
 # MIME types that are text, besides `text/…` and the `+json` and `+xml` types.

@@ -10,7 +10,7 @@ import asyncio
 import logging
 import secrets
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from typing import Protocol, TypeVar
 
@@ -42,6 +42,7 @@ from dragoman.fleet.messages import (
     Ping,
     RequestMessage,
     Resend,
+    ResumeStream,
     StreamMessage,
 )
 from dragoman.fleet.placement import Place
@@ -59,7 +60,7 @@ from dragoman.lm import LanguageModelError
 from dragoman.permissions.grants import Grants
 from dragoman.process.deadline import boot_seconds
 
-__all__ = ["Fleet", "PlacementStore", "Unwilling", "WorkerPeer", "worker_lost_error"]
+__all__ = ["Fleet", "PlacementStore", "Unwilling", "WorkerLost", "WorkerPeer"]
 
 _T = TypeVar("_T")
 
@@ -105,6 +106,20 @@ class Unwilling(Exception):
         self.error = error
 
 
+class WorkerLost(LanguageModelError):
+    """The worker of a response is gone, or this gateway cannot know whether it is."""
+
+    def __init__(self, node: str) -> None:
+        what = "no longer answers. What it did last may be lost."
+        hint = "Send the request again, or the next one: the conversation continues on another machine."
+        super().__init__(
+            "unavailable",
+            f"The machine {node}, on which this conversation runs, {what}",
+            hint=hint,
+            public=f"The machine on which this conversation runs {what} {hint}",
+        )
+
+
 class WorkerPeer:
     """One incarnation of a worker, with the streams from it."""
 
@@ -120,7 +135,7 @@ class WorkerPeer:
     def fail(self) -> None:
         """Nothing more of this incarnation is shown."""
         for stream in self.streams.values():
-            stream.fail(worker_lost_error(self.node))
+            stream.fail(WorkerLost(self.node))
 
 
 class Fleet:
@@ -154,6 +169,10 @@ class Fleet:
         self._refreshing: asyncio.Task[None] | None = None
         # Called when the models that workers offer have changed.
         self.on_change: list[Callable[[], None]] = []
+        # Called with the id of a stored response whose gateway is gone, as often as its worker says so. It continues the
+        # response if that is possible here, and returns whether the response has ended already.
+        self.adopt: Callable[[str], Awaitable[bool]] | None = None
+        self._adopting: dict[str, asyncio.Task[None]] = {}
 
     @classmethod
     def of_config(cls, config: FleetSettings) -> Fleet:
@@ -204,7 +223,7 @@ class Fleet:
     async def close(self) -> None:
         for peer in self._peers.values():
             peer.fail()
-        tasks = [each.pinging for each in self._peers.values()] + [self._refreshing]
+        tasks = [each.pinging for each in self._peers.values()] + [self._refreshing, *self._adopting.values()]
         for task in tasks:
             if task is not None:
                 task.cancel()
@@ -250,6 +269,8 @@ class Fleet:
             if status is not None and status.role == "worker":
                 self._nodes[status.name] = now, status
                 self._silent.discard(status.name)
+                for response, stream in status.orphans.items():
+                    self._look_after(status.name, response, stream)
         answered = {name for name, (heard, _) in self._nodes.items() if heard == now}
         for name in self._nodes.keys() - answered:
             # It drops out when it has been silent for a while: answers may be lost.
@@ -259,6 +280,18 @@ class Fleet:
         if before != self.offered:
             for notify in self.on_change:
                 notify()
+
+    def _look_after(self, node: str, response: str, stream: str) -> None:
+        async def adopted() -> None:
+            try:
+                if self.adopt is not None and await self.adopt(response):
+                    # Only the last receipt was lost.
+                    await self._say(node, Cancel(stream))
+            finally:
+                del self._adopting[response]
+
+        if response not in self._adopting:
+            self._adopting[response] = asyncio.create_task(adopted())
 
     async def _keep_fresh(self) -> None:
         while True:
@@ -306,8 +339,12 @@ class Fleet:
 
     # Streams.
 
-    async def open(self, node: str, message: RequestMessage) -> tuple[WorkerPeer, RemoteStream] | None:
+    async def open(
+        self, node: str, message: RequestMessage, response: str = ""
+    ) -> tuple[WorkerPeer, RemoteStream] | None:
         """Send a request to a worker. None: it has not got it, or does not answer. It does nothing before it is confirmed.
+
+        `response`: the stored response that it is for, if the worker is to keep what is not stored.
 
         Raises `Unwilling`, or the `LanguageModelError` with which the worker refuses.
         """
@@ -324,14 +361,50 @@ class Fleet:
             raise
         finally:
             self._opening[node] -= 1
-        if answer is None:
-            return None
-        accepted = _read(ACCEPTED_FORM, answer, f"the answer of {node} to a request")
+        stream.response = response
+        return await self._begun(stream, sent_at, answer)
+
+    async def resume(self, stream: RemoteStream, incarnation: str) -> tuple[WorkerPeer, RemoteStream] | None:
+        """Take a stream whose gateway is gone, after the batches that it has. None: its worker does not answer.
+
+        Raises `Unwilling` while the worker still counts on the other gateway, or the `LanguageModelError` of a stream that is
+        not there any more.
+        """
+        connection = await self.connected()
+        message = ResumeStream(stream.id, self.gateway, stream.response, stream.window.number)
+        sent_at = self.clock()
+        # What comes next may overtake the answer.
+        stream.incarnation = incarnation
+        self._streams[stream.id] = stream
+        begun = None
+        try:
+            answer = await connection.request(
+                streams_subject(stream.node), STREAM_FORM.encode(message), _ACCEPT_SECONDS
+            )
+            begun = await self._begun(stream, sent_at, answer)
+        except (NobodyThere, NoAnswer):
+            pass
+        except asyncio.CancelledError:
+            await self._say(stream.node, Cancel(stream.id, self.gateway))
+            raise
+        finally:
+            if begun is None:
+                self._streams.pop(stream.id, None)
+        return begun
+
+    async def _begun(
+        self, stream: RemoteStream, sent_at: float, answer: bytes | None
+    ) -> tuple[WorkerPeer, RemoteStream] | None:
+        """Read a worker's answer to a request for a stream, and confirm the stream."""
+        node = stream.node
+        accepted = None if answer is None else _read(ACCEPTED_FORM, answer, f"the answer of {node}")
         if accepted is None:
             return None
         if accepted.error is not None:
             error = accepted.error.error()
             raise Unwilling(error) if accepted.is_unwilling else error
+        if stream.incarnation not in ("", accepted.incarnation):
+            raise WorkerLost(node)
         key = node, accepted.incarnation
         peer = self._peers.get(key)
         if peer is None:
@@ -354,12 +427,14 @@ class Fleet:
     async def receipt(self, stream: RemoteStream) -> None:
         await self._say(stream.node, stream.receipt)
 
-    async def leave(self, peer: WorkerPeer, stream: RemoteStream, *, is_over: bool) -> None:
-        """Forget a stream. If it is not over, its worker cancels it."""
+    async def leave(
+        self, peer: WorkerPeer, stream: RemoteStream, *, is_over: bool, hands_over: bool = False
+    ) -> None:
+        """Forget a stream. If it is not over, its worker cancels it, or keeps it for another gateway."""
         self._streams.pop(stream.id, None)
         peer.streams.pop(stream.id, None)
         if not is_over:
-            await self._say(stream.node, Cancel(stream.id))
+            await self._say(stream.node, Cancel(stream.id, self.gateway, hands_over))
 
     async def delivered(self, node: str, model: str, conversation: str, *, whole: bool) -> None:
         await self._say(node, Delivered(model, conversation, whole))
@@ -455,7 +530,7 @@ class Fleet:
             if sent is None:
                 # A worker forgets a stream whose end has arrived, if the receipt for it was lost.
                 if stream.id in self._streams and not stream.has_end:
-                    stream.fail(worker_lost_error(peer.node))
+                    stream.fail(WorkerLost(peer.node))
             elif stream.window.is_behind(sent, had[stream.id]):
                 stream.resends += 1
                 if stream.resends > _MOST_RESENDS:
@@ -484,13 +559,6 @@ def _read(form: Form[_T], data: bytes, what: str) -> _T | None:
     except msgspec.MsgspecError as error:
         _log.warning("%s cannot be read: %s", what, error)
         return None
-
-
-def worker_lost_error(node: str) -> LanguageModelError:
-    """The error of a response whose worker is gone."""
-    what = "no longer answers. What it did last may be lost."
-    hint = "Send the request again, or the next one: the conversation continues on another machine."
-    return machine_error("unavailable", f"{node}, on which this conversation runs,", what, hint)
 
 
 def _unread_error(node: str) -> LanguageModelError:

@@ -10,35 +10,35 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from pathlib import Path
 
 import msgspec
 from msgspec.structs import replace
 
-from dragoman.backends.remote.fleet import Fleet, Unwilling, WorkerPeer, worker_lost_error
-from dragoman.backends.remote.stream import RemoteStream
+from dragoman.backends.remote.fleet import Fleet, Unwilling, WorkerLost, WorkerPeer
+from dragoman.backends.remote.kept_streams import KeptStreams
+from dragoman.backends.remote.reading import StreamReader
+from dragoman.backends.remote.stream import RemoteStream, StreamPosition
 from dragoman.fleet.connection import FleetUnavailable, NoAnswer
 from dragoman.fleet.hints import hints_of
 from dragoman.fleet.lease import LEASE_SECONDS, find_lease
 from dragoman.fleet.messages import ApprovedCall, OfferedModel, RequestMessage, StreamEnd
 from dragoman.fleet.placement import Place, WorkerChoice, choose
+from dragoman.fleet.window import ReceivingWindow
 from dragoman.lm import (
     CancellationError,
     CancellationToken,
     Capabilities,
-    DataPart,
     LanguageModelError,
     Message,
     ModelInfo,
-    Part,
     Request,
     Sink,
     estimate_tokens,
     until_cancelled,
 )
 from dragoman.lm.offering import ModelOffer
-from dragoman.lm.parts import CONVERSATION
 from dragoman.permissions.pipeline import PermissionServices
 from dragoman.store.errors import JournalStoreError
 
@@ -85,6 +85,7 @@ class RemoteModel:
         # Which worker gave the last reply of each conversation.
         self._nodes: dict[str, str] = {}
         self._telling: set[asyncio.Task[None]] = set()
+        self._kept = KeptStreams(fleet, self._tell)
         self._last_status: OfferedModel | None = None
         self._on_offer: Callable[[], None] | None = None
         fleet.on_change.append(self._changed)
@@ -166,11 +167,21 @@ class RemoteModel:
     def delivered(self, conversation: str, *, whole: bool) -> None:
         node = self._nodes.get(conversation)
         if node is not None:
-            task = asyncio.create_task(
-                self._fleet.delivered(node, self._remote_id, conversation, whole=whole)
-            )
-            self._telling.add(task)
-            task.add_done_callback(self._telling.discard)
+            self._tell(self._fleet.delivered(node, self._remote_id, conversation, whole=whole))
+
+    def _tell(self, saying: Coroutine[None, None, None]) -> None:
+        task = asyncio.create_task(saying)
+        self._telling.add(task)
+        task.add_done_callback(self._telling.discard)
+
+    def keep(self, response_id: str) -> None:
+        self._kept.keep(response_id)
+
+    def stored(self, response_id: str, position: str) -> None:
+        self._kept.stored(response_id, msgspec.json.decode(position, type=StreamPosition))
+
+    def release(self, response_id: str, *, hands_over: bool = False) -> None:
+        self._kept.release(response_id, hands_over=hands_over)
 
     async def close(self) -> None:
         self._fleet.on_change.remove(self._changed)
@@ -185,8 +196,16 @@ class RemoteModel:
             await self._mirror.recall(call_ids)
 
     async def respond(self, request: Request, sink: Sink, token: CancellationToken) -> None:
+        await self._until_cancelled(self._respond(request, sink), token)
+
+    async def resume(self, response_id: str, position: str, sink: Sink, token: CancellationToken) -> None:
+        at = msgspec.json.decode(position, type=StreamPosition)
+        self._kept.keep(response_id)
+        await self._until_cancelled(self._resume(response_id, at, sink), token)
+
+    async def _until_cancelled(self, work: Awaitable[None], token: CancellationToken) -> None:
         try:
-            await until_cancelled(self._respond(request, sink), token)
+            await until_cancelled(work, token)
         except CancellationError:
             # What was sent stays; the worker was told.
             return
@@ -199,16 +218,12 @@ class RemoteModel:
         if self._mirror is not None:
             request, approved = self._mirror.outgoing(request)
         message = RequestMessage("", self._fleet.gateway, self._remote_id, request, hints, approved)
+        reader = StreamReader(self._fleet, sink, request.consumer.response_id or "", self._mirror, request)
         owner = ""
         for _ in range(_MOST_MOVES):
             peer, stream = await self._opened(message, owner)
-            is_over = False
-            try:
-                end = await self._take(peer, stream, request, sink)
-                is_over = True
-            finally:
-                # If the response was cancelled, the worker learns it now.
-                await self._fleet.leave(peer, stream, is_over=is_over)
+            reader.begin(StreamPosition(stream.node, stream.incarnation, stream.id))
+            end = await self._read(peer, stream, reader)
             if end.moved_to is None:
                 if end.error is not None:
                     raise end.error.error()
@@ -216,6 +231,66 @@ class RemoteModel:
             owner = end.moved_to
             _log.info("a request of %s goes to %s, which owns its conversation", self._id, owner)
         raise _unreachable("The conversation moves from machine to machine.")
+
+    async def _resume(self, response: str, position: StreamPosition, sink: Sink) -> None:
+        reader = StreamReader(self._fleet, sink, response, self._mirror, None)
+        reader.begin(position)
+        end = await self._read(*await self._resumed(reader, position), reader)
+        if end.error is not None:
+            raise end.error.error()
+
+    async def _read(self, peer: WorkerPeer, stream: RemoteStream, reader: StreamReader) -> StreamEnd:
+        """Read a response to its end. The stream of a stored response is resumed if its worker is there after all."""
+        while True:
+            end: StreamEnd | None = None
+            is_resumed = False
+            self._kept.begin(reader.response, peer, stream)
+            try:
+                end = await reader.read(peer, stream)
+            except WorkerLost:
+                if not stream.response:
+                    raise
+                is_resumed = True
+            finally:
+                self._note(reader.conversation, peer.node)
+                # If the response was cancelled, the worker learns it now.
+                await self._kept.end(
+                    reader.response, peer, stream, is_over=end is not None, is_resumed=is_resumed
+                )
+            if end is not None:
+                return end
+            peer, stream = await self._resumed(reader, stream.stored)
+
+    async def _resumed(self, reader: StreamReader, stored: StreamPosition) -> tuple[WorkerPeer, RemoteStream]:
+        """The stream of a stored response, after what was reported of it. Raises `WorkerLost`."""
+        loop = asyncio.get_running_loop()
+        limit = loop.time() + _OWNER_SECONDS
+        at = reader.position
+        while loop.time() < limit:
+            stream = RemoteStream(at.stream, at.node, ReceivingWindow(number=at.number, consumed=at.consumed))
+            stream.response, stream.stored = reader.response, stored
+            try:
+                resumed = await self._fleet.resume(stream, at.incarnation)
+            except (Unwilling, FleetUnavailable) as error:
+                # The worker still counts on the other gateway, or NATS is away.
+                _log.debug("%s is not resumed yet: %s", reader.response, error)
+                resumed = None
+            except LanguageModelError as error:
+                raise WorkerLost(at.node) from error
+            if resumed is not None:
+                return resumed
+            await asyncio.sleep(_LOOK_SECONDS)
+            if not await self._lives(at.node):
+                break
+        raise WorkerLost(at.node)
+
+    def _note(self, conversation: str | None, node: str) -> None:
+        """Remember the worker of a conversation."""
+        if conversation is not None:
+            self._nodes.pop(conversation, None)
+            self._nodes[conversation] = node
+            while len(self._nodes) > _MOST_REMEMBERED:
+                del self._nodes[next(iter(self._nodes))]
 
     async def _hints(self, request: Request) -> tuple[str, ...]:
         """The conversations that a request may belong to, the best evidence first."""
@@ -263,7 +338,7 @@ class RemoteModel:
             await asyncio.sleep(_LOOK_SECONDS)
             if not await self._lives(owner):
                 return None
-        raise worker_lost_error(owner)
+        raise WorkerLost(owner)
 
     async def _first(
         self, message: RequestMessage, choice: WorkerChoice, unwilling: dict[str, LanguageModelError]
@@ -271,8 +346,13 @@ class RemoteModel:
         """A stream with the first of these workers that takes the request."""
         for node in choice.nodes:
             if node not in unwilling:
+                response = message.request.consumer.response_id or ""
                 try:
-                    opened = await self._fleet.open(node, replace(message, stream=secrets.token_hex(8)))
+                    opened = await self._fleet.open(
+                        node,
+                        replace(message, stream=secrets.token_hex(8)),
+                        response if self._kept.is_kept(response) else "",
+                    )
                 except Unwilling as refused:
                     unwilling[node] = refused.error
                     continue
@@ -315,39 +395,6 @@ class RemoteModel:
             hint="`dragoman fleet status` shows the workers; `dragoman worker` starts one.",
             public="No machine for this model is there now. Try again later.",
         )
-
-    async def _take(self, peer: WorkerPeer, stream: RemoteStream, request: Request, sink: Sink) -> StreamEnd:
-        """Report what arrives, until the end."""
-        while True:
-            batch, size = await stream.next()
-            if peer.validity.seconds_left(self._fleet.clock()) <= 0:
-                # This process was suspended, or busy: others may have the conversation by now.
-                raise worker_lost_error(peer.node)
-            if self._mirror is not None:
-                if batch.number == 1 and batch.end in (None, StreamEnd()):
-                    self._mirror.settle(request)
-                self._mirror.take(peer.node, batch.pending)
-            for part in batch.parts:
-                self._note(part, peer.node)
-                sink.report(part)
-            await sink.drain()
-            if stream.window.note_consumed(size) or batch.end is not None:
-                await self._fleet.receipt(stream)
-            if batch.end is not None:
-                return batch.end
-
-    def _note(self, part: Part, node: str) -> None:
-        if type(part) is DataPart and part.mime_type == CONVERSATION:
-            conversation = msgspec.json.decode(part.data, type=_Conversation).conversation
-            if conversation is not None:
-                self._nodes.pop(conversation, None)
-                self._nodes[conversation] = node
-                while len(self._nodes) > _MOST_REMEMBERED:
-                    del self._nodes[next(iter(self._nodes))]
-
-
-class _Conversation(msgspec.Struct):
-    conversation: str | None = None
 
 
 def _unreachable(why: str) -> LanguageModelError:

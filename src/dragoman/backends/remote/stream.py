@@ -6,17 +6,32 @@ import asyncio
 from collections import deque
 from typing import NamedTuple
 
+import msgspec
+
 from dragoman.fleet.messages import Batch, Receipt
 from dragoman.fleet.window import ReceivingWindow
 from dragoman.lm import LanguageModelError
 from dragoman.lm.errors import ErrorKind
 
-__all__ = ["SAME_VERSION", "RemoteStream", "TakenBatch", "machine_error"]
+__all__ = ["SAME_VERSION", "RemoteStream", "StreamPosition", "TakenBatch", "machine_error"]
 
 # A worker sends no more than one window, and a batch. One that stops sends what it has, whether there is room or not.
 _MOST_WINDOWS = 2
 # What helps against messages that do not fit.
 SAME_VERSION = "Gateways and workers should have the same version of Dragoman."
+
+
+class StreamPosition(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The end of a batch, from which another gateway can continue the response."""
+
+    node: str
+    incarnation: str
+    stream: str
+    # Of the batch; and the bytes of all batches up to it.
+    number: int = 0
+    consumed: int = 0
+    # The conversation's report, which came in an earlier batch.
+    conversation: msgspec.Raw = msgspec.Raw()
 
 
 class TakenBatch(NamedTuple):
@@ -28,10 +43,14 @@ class TakenBatch(NamedTuple):
 class RemoteStream:
     """One response on its way from a worker."""
 
-    def __init__(self, id_: str, node: str) -> None:
+    def __init__(self, id_: str, node: str, window: ReceivingWindow | None = None) -> None:
+        """With `window`: one that another gateway has had so much of."""
         self.id = id_
         self.node = node
-        self.window = ReceivingWindow()
+        self.window = window or ReceivingWindow()
+        # The stored response that it is for, if the worker keeps what the response's journal does not have; and what it has.
+        self.response = ""
+        self.stored = StreamPosition(node, "", id_)
         # Of the worker that has accepted it; "" before that.
         self.incarnation = ""
         self._batches: deque[TakenBatch] = deque()
@@ -39,13 +58,15 @@ class RemoteStream:
         self.held_bytes = 0
         # How many pings in a row have asked for the next batch again.
         self.resends = 0
-        # Whether everything has arrived.
-        self.has_end = False
+        # Whether everything has arrived; and whether it was read.
+        self.has_end = self.is_read = False
         self._error: LanguageModelError | None = None
         self._news = asyncio.Event()
 
     @property
     def receipt(self) -> Receipt:
+        if self.response:
+            return Receipt(self.id, self.stored.number, self.stored.consumed, self.response)
         return Receipt(self.id, self.window.number, self.window.consumed)
 
     @property

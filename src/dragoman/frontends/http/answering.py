@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable
 from contextlib import suppress
 from types import TracebackType
 from typing import Self
@@ -19,15 +19,17 @@ from dragoman.frontends.http.errors import of_model, unexpected
 from dragoman.frontends.http.ignored import names_of
 from dragoman.lm import (
     CancellationSource,
+    CancellationToken,
     DataPart,
     Delivery,
     LanguageModel,
     LanguageModelError,
     Part,
-    Request,
+    Sink,
     UsagePart,
 )
 from dragoman.lm.json import decode
+from dragoman.lm.model import Resumable
 from dragoman.lm.parts import CONVERSATION, IGNORED
 from dragoman.lm.rules import is_shown
 
@@ -61,18 +63,24 @@ class ResponseRun:
     def __init__(
         self,
         model: LanguageModel,
-        request: Request,
+        run: Callable[[Sink, CancellationToken], Coroutine[None, None, None]],
         spell_out: Callable[[Part], Part] = lambda part: part,
         link_files: Callable[[DataPart], Awaitable[Iterable[Part]]] | None = None,
+        *,
+        sees_paths: bool = False,
+        has_demands: bool = False,
     ) -> None:
-        """What only this server knows: `spell_out` adds the question to a permission call, when it is reported.
+        """`run` runs the model: it reports to this sink. `has_demands`: the request demands a form or a call.
 
-        `link_files` replaces a file by its address, before the client gets it: to store a file may take a moment.
+        What only this server knows: `spell_out` adds the question to a permission call, when it is reported. `link_files`
+        replaces a file by its address, before the client gets it: to store a file may take a moment.
         """
         self._model = model
+        self._run = run
         self._spell_out = spell_out
         self._link_files = link_files
-        self._request = request
+        self._sees_paths = sees_paths
+        self._has_demands = has_demands
         self._source = CancellationSource()
         self._parts: deque[Part] = deque()
         self._news = asyncio.Event()
@@ -122,6 +130,29 @@ class ResponseRun:
         if self.conversation is not None and isinstance(self._model, Delivery):
             self._model.delivered(self.conversation, whole=whole)
 
+    # Another server can continue the response, if the model runs elsewhere.
+
+    def keep(self, response_id: str) -> None:
+        """Let the model keep what is not stored."""
+        if isinstance(self._model, Resumable):
+            self._model.keep(response_id)
+
+    def stored(self, response_id: str, position: str) -> None:
+        """Tell the model that everything before this position is stored."""
+        if isinstance(self._model, Resumable):
+            self._model.stored(response_id, position)
+
+    def release(self, response_id: str) -> None:
+        """Let the model keep nothing more."""
+        if isinstance(self._model, Resumable):
+            self._model.release(response_id)
+
+    def hand_over(self, response_id: str) -> None:
+        """End here, without ending the model's work: another server continues it."""
+        if isinstance(self._model, Resumable):
+            self._model.release(response_id, hands_over=True)
+        self._source.cancel()
+
     # As a sink.
 
     def report(self, part: Part) -> None:
@@ -165,7 +196,7 @@ class ResponseRun:
 
         Without it, the rest of the answer is of no use to the client.
         """
-        if self._request.options.has_demands and self._task is not None and self._task.done():
+        if self._has_demands and self._task is not None and self._task.done():
             self._raise()
 
     async def held(self, limit: Callable[[], float | None]) -> bool:
@@ -228,12 +259,12 @@ class ResponseRun:
     def _raise(self) -> None:
         error = self._task.exception() if self._task is not None and not self._task.cancelled() else None
         if isinstance(error, LanguageModelError):
-            raise of_model(error, sees_paths=self._request.consumer.sees_paths) from error
+            raise of_model(error, sees_paths=self._sees_paths) from error
         if error is not None:
             raise unexpected() from error
 
     async def __aenter__(self) -> Self:
-        self._task = asyncio.create_task(self._model.respond(self._request, self, self._source.token))
+        self._task = asyncio.create_task(self._run(self, self._source.token))
         self._task.add_done_callback(lambda _task: self._news.set())
         return self
 

@@ -14,10 +14,11 @@ from collections.abc import AsyncIterator
 from typing import Protocol
 
 from dragoman.frontends.http.background_run import BackgroundRun
-from dragoman.frontends.http.errors import ApiError, bad_request
+from dragoman.frontends.http.errors import ApiError, bad_request, storage_unavailable
 from dragoman.frontends.http.histories import Histories, HistoryEntry
 from dragoman.frontends.http.resource import Resource
 from dragoman.frontends.http.response_journals import (
+    Adopt,
     events_not_stored,
     followed,
     mapping_store_errors,
@@ -57,28 +58,40 @@ class BackgroundResponses:
     """Finds, follows, cancels and deletes background responses."""
 
     def __init__(
-        self, journals: Journals, histories: Histories, gateways: OtherGateways | None = None
+        self,
+        journals: Journals,
+        histories: Histories,
+        adopt: Adopt,
+        gateways: OtherGateways | None = None,
     ) -> None:
+        """`adopt` continues a response of a server that is gone."""
         self._journals = journals
         self._gateways = gateways
         self._histories = histories
+        self._adopt = adopt
+        self._is_ending = False
+        # Responses that are being adopted.
+        self._adopting: dict[str, asyncio.Task[bool]] = {}
         self._running: dict[str, BackgroundRun] = {}
         # Those that have ended, and whose journals are not complete.
         self._ended: OrderedDict[str, BackgroundRun] = OrderedDict()
 
     @property
+    def stores_parts(self) -> bool:
+        """Whether journals have everything that models say."""
+        return self._journals.store is not None and self._journals.content == "full"
+
+    @property
     def are_running(self) -> bool:
         return bool(self._running)
 
-    def new(self, entry: HistoryEntry, opened: ResponseOpened) -> BackgroundRun:
-        run = BackgroundRun(entry, opened, self._journals)
+    def add(self, run: BackgroundRun) -> None:
         self._running[run.id] = run
-        return run
 
     def ended(self, run: BackgroundRun) -> None:
         """The run is over: show its end, and drop it from memory if it is stored."""
         self._running.pop(run.id, None)
-        if not run.is_recorded:
+        if not run.is_recorded and not run.is_lost:
             self._ended[run.id] = run
             while len(self._ended) > _MOST_ENDED:
                 self._ended.popitem(last=False)
@@ -97,11 +110,16 @@ class BackgroundResponses:
             return entry.response
         if (run := self._running.get(id_)) is not None:
             return run.so_far()
-        if (run := self._ended.get(id_)) is not None and not run.is_lost:
+        if (run := self._ended.get(id_)) is not None:
             # The store failed at its end. It may work again.
-            await self._histories.update(id_, connection, entry.ended(run.so_far()))
-            return run.so_far()
-        events, is_held = await read_or_close(self._journals, id_)
+            await run.store_again()
+            if run.is_lost:
+                del self._ended[id_]
+            else:
+                if run.has_final_end:
+                    await self._histories.update(id_, connection, entry.ended(run.so_far()))
+                return run.so_far()
+        events, is_held = await read_or_close(self._journals, id_, self._continued)
         opened = next((each for each in events if isinstance(each, ResponseOpened)), ResponseOpened("spec"))
         stream = new_stream(Resource.begun_as(entry.response), opened)
         for event in events:
@@ -113,6 +131,31 @@ class BackgroundResponses:
         if not is_held and self._journals.store is not None:
             await self._histories.update(id_, connection, entry.ended(stream.resource.as_json()))
         return stream.so_far()
+
+    async def look_after(self, id_: str) -> bool:
+        """Continue a response, if the server that ran it is gone: its worker says so. Return whether it has ended already."""
+        try:
+            if id_ in self._running or self._is_ending or not await stored_events(self._journals, id_):
+                # The journal of a response of another fleet is elsewhere.
+                return False
+            events, _ = await read_or_close(self._journals, id_, self._continued)
+        except ApiError as error:
+            _log.debug("%s is not continued yet: %s", id_, error.message)
+            return False
+        return any(isinstance(event, ResponseClosed) for event in events)
+
+    async def _continued(self, id_: str) -> bool:
+        """Continue a response in this process, which owns its journal. False: it cannot be continued."""
+        if id_ in self._running:
+            return True
+        if self._is_ending:
+            raise storage_unavailable()
+        if id_ in self._ended:
+            return False
+        if id_ not in self._adopting:
+            self._adopting[id_] = asyncio.create_task(self._adopt(id_))
+            self._adopting[id_].add_done_callback(lambda _: self._adopting.pop(id_))
+        return await asyncio.shield(self._adopting[id_])
 
     async def cancel(self, id_: str, connection: str, entry: HistoryEntry) -> JsonObject:
         """Cancel a response, and return it. One that has ended is returned as it is."""
@@ -144,7 +187,7 @@ class BackgroundResponses:
             async with asyncio.timeout(_ELSEWHERE_SECONDS):
                 if info is not None and info.owner:
                     await self._gateways.cancel(info.owner, id_)
-                async for _ in followed(self._journals, id_):
+                async for _ in followed(self._journals, id_, self._continued):
                     pass
         except TimeoutError as error:
             raise ApiError(
@@ -164,17 +207,30 @@ class BackgroundResponses:
         opened: ResponseOpened | None
         recorded: AsyncIterator[PartOrEnd]
         if (run := self._running.get(id_) or self._ended.get(id_)) is not None:
-            opened, recorded = run.opened if run.is_whole else None, run.recorded()
+            opened, recorded = run.opened if run.is_whole else None, self._live(run)
         else:
             events = await stored_events(self._journals, id_)
             # Where the store failed, the journal of a response that has ended may have no end.
             is_whole = entry.is_under_way or any(isinstance(each, ResponseClosed) for each in events)
             opened = next((each for each in events if isinstance(each, ResponseOpened) and is_whole), None)
-            recorded = followed(self._journals, id_)
+            recorded = followed(self._journals, id_, self._continued)
         if opened is None:
             raise events_not_stored()
         stream = new_stream(Resource.begun_as(entry.response), opened)
         return resumed_events(stream, recorded, after)
+
+    async def _live(self, run: BackgroundRun) -> AsyncIterator[PartOrEnd]:
+        """Yield the parts of a run in this process, and the end. If another server has taken it, the rest is in the journal."""
+        count = 0
+        async for each in run.recorded():
+            count += 1
+            yield each
+        if run.is_lost:
+            number = 0
+            async for each in followed(self._journals, run.id, self._continued):
+                number += 1
+                if number > count or isinstance(each, ResponseClosed):
+                    yield each
 
     async def delete(self, id_: str, connection: str) -> None:
         """Delete a response and its journal; and its agent's conversation, if no other response is left of that."""
@@ -195,14 +251,18 @@ class BackgroundResponses:
             await self._histories.scrub()
 
     async def finish(self, seconds: float, hurry: asyncio.Event) -> None:
-        """Let responses end, at most for so long and not after `hurry`; then stop the others."""
+        """Let responses end, at most for so long and not after `hurry`. Then stop the others, or hand them over."""
+        self._is_ending = True
         if not self._running:
             return
         hurrying = asyncio.create_task(hurry.wait())
         waiting = asyncio.create_task(self._all_ended())
         await asyncio.wait({hurrying, waiting}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
         for run in self._running.values():
-            run.stop("server")
+            if run.can_be_continued:
+                run.hand_over()
+            else:
+                run.stop("server")
         await asyncio.wait({waiting}, timeout=_STOP_SECONDS)
         for task in (hurrying, waiting):
             task.cancel()

@@ -9,10 +9,11 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 from typing import Literal, TypeAlias
 
+from dragoman.frontends.http.answering import ResponseRun
 from dragoman.frontends.http.errors import unexpected
 from dragoman.frontends.http.histories import HistoryEntry
 from dragoman.frontends.http.part_window import PartWindow
@@ -24,7 +25,8 @@ from dragoman.journal.events import AnyEvent
 from dragoman.journal.response_events import PartsReported, ResponseClosed, ResponseOpened
 from dragoman.journal.store import RENEW_SECONDS, Claim, HeldElsewhere, JournalStore, JournalStoreError
 from dragoman.journal.writer import Journals, JournalWriter
-from dragoman.lm import JsonObject, Part
+from dragoman.lm import DataPart, JsonObject, Part
+from dragoman.lm.parts import POSITION
 
 __all__ = ["BackgroundRun", "StoppedBy"]
 
@@ -38,19 +40,36 @@ _MEMORY_BYTES = 4 * 1024 * 1024
 # The same while the journal cannot be written. Beyond it, the oldest parts are lost.
 _MOST_BYTES = 4 * _MEMORY_BYTES
 
-# Why a run is stopped: by its client, or because the server ends.
-StoppedBy: TypeAlias = Literal["client", "server"]
+# Why a run is stopped: by its client, because the server ends, or for another server that continues it.
+StoppedBy: TypeAlias = Literal["client", "server", "successor"]
 
 
 class BackgroundRun:
     """A running response. The service passes it the parts of the model, and then the end."""
 
-    def __init__(self, entry: HistoryEntry, opened: ResponseOpened, journals: Journals) -> None:
-        """`entry` has the response as it begins."""
+    def __init__(
+        self,
+        entry: HistoryEntry,
+        opened: ResponseOpened,
+        journals: Journals,
+        model: str,
+        connection: str,
+        answer: ResponseRun,
+        stored: Sequence[AnyEvent] = (),
+    ) -> None:
+        """`entry` has the response as it begins. `stored`: its journal, which another server began and this one owns."""
         self.entry = entry
         self.opened = opened
+        self.model = model
+        self.connection = connection
+        self._answer = answer
         self.stream = new_stream(Resource.begun_as(entry.response), opened)
         deque(self.stream.begin(), maxlen=0)
+        reported = [event for event in stored if isinstance(event, PartsReported)]
+        parts = [part for event in reported for part in event.parts]
+        for part in parts:
+            deque(self.stream.take(part), maxlen=0)
+        self.is_adopted = bool(stored)
         self.stopped: StoppedBy | None = None
         self.has_ended = asyncio.Event()
         # Whether another process has closed the journal.
@@ -60,14 +79,16 @@ class BackgroundRun:
         self._shown: JsonObject | None = None
         self._journals = journals
         self._is_journalled = journals.store is not None and journals.content == "full"
-        self._writer = JournalWriter(journals, self.id, on_lost=self._on_lost)
+        self._writer = JournalWriter(journals, self.id, len(stored), on_lost=self._on_lost)
         # The number of events that the journal is to have.
-        self._added = 0
-        self._window = PartWindow()
+        self._added = len(stored)
+        self._window = PartWindow(len(parts))
+        # The last position that the model reported, the last that was added to the journal, and the last that it has.
+        self._position = reported[-1].position if reported else None
+        self._added_position = self._stored_position = self._position
         self._news = asyncio.Event()
         self._storing: asyncio.Task[None] | None = None
         self._is_closing = asyncio.Event()
-        self._cancel: Callable[[], None] = lambda: None
 
     @property
     def id(self) -> str:
@@ -79,6 +100,11 @@ class BackgroundRun:
         return self._is_journalled and self._writer.sequence >= self._added
 
     @property
+    def has_final_end(self) -> bool:
+        """Whether no other server can give it another end: the journal has this one, or no other can continue the response."""
+        return self.is_recorded or not (self.can_be_continued or self.is_lost)
+
+    @property
     def is_whole(self) -> bool:
         """Whether the first part is still available."""
         return not (self._window.has_lost if self._is_journalled else self._window.first)
@@ -86,25 +112,58 @@ class BackgroundRun:
     def so_far(self) -> JsonObject:
         return self._shown or self.stream.so_far()
 
-    async def open(self, model: str, connection: str, cancel: Callable[[], None]) -> None:
-        """Begin the journal. `cancel` ends the model's work."""
-        self._cancel = cancel
-        self._writer.hold(holds=True)
-        self._add(JournalStarted("response", model, connection=connection), self.opened)
-        await self._writer.flush()
+    async def open(self) -> None:
+        """Begin the journal, or continue it."""
+        if self._added:
+            self._writer.note_claimed()
+        else:
+            self._writer.hold(holds=True)
+            started = JournalStarted("response", self.model, connection=self.connection)
+            self._add(started, self.opened)
+            await self._writer.flush()
+        if self._is_journalled:
+            self._answer.keep(self.id)
         self._storing = asyncio.create_task(self._store_often())
+
+    @property
+    def can_be_continued(self) -> bool:
+        """Whether another server can continue it."""
+        return self._stored_position is not None
 
     def stop(self, reason: StoppedBy) -> None:
         if self._closed is None:
             self.stopped = self.stopped or reason
-            self._cancel()
+            self._answer.cancel()
+
+    def hand_over(self) -> None:
+        """Stop, for another server to continue from what is stored."""
+        if self._closed is None and self.stopped is None:
+            self.stopped = "successor"
+            self._answer.hand_over(self.id)
 
     async def take(self, part: Part) -> None:
+        if isinstance(part, DataPart) and part.mime_type == POSITION:
+            await self._take_position(part.data.decode())
+            return
         deque(self.stream.take(part), maxlen=0)
         self._window.add(part)
         self._wake()
         if self._window.new_bytes >= _BATCH_BYTES:
             await self._store()
+
+    async def _take_position(self, position: str) -> None:
+        self._position = position
+        if self._window.mark_position() == 0:
+            # The response begins, or begins elsewhere: from now on another server can continue it.
+            await self._store()
+
+    async def release(self) -> None:
+        """Store what can be, and own the journal no longer: another server continues the response."""
+        self._is_closing.set()
+        if self._storing is not None:
+            await self._storing
+        self._writer.hold(holds=False)
+        await self._store()
 
     def end(self, closed: ResponseClosed) -> Resource:
         """End the response, and return it. Clients see that only after `announce`."""
@@ -120,6 +179,10 @@ class BackgroundRun:
         self._writer.hold(holds=False)
         await self._store(closed)
 
+    async def store_again(self) -> None:
+        """Store what could not be stored when it ended."""
+        await self._writer.flush()
+
     def announce(self) -> None:
         """Show the end to clients."""
         self._is_closing.set()
@@ -128,7 +191,7 @@ class BackgroundRun:
         self._wake()
 
     async def recorded(self) -> AsyncIterator[PartOrEnd]:
-        """Yield the parts from the first one on, each when it is there, and then the end."""
+        """Yield the parts from the first one on, each when it is there, and then the end; no end if another server has it."""
         place = 0
         while True:
             news = self._news
@@ -146,6 +209,8 @@ class BackgroundRun:
             if parts:
                 continue
             if self.has_ended.is_set():
+                if self.is_lost:
+                    return
                 if self._closed is None:
                     raise unexpected()
                 yield self._closed
@@ -158,7 +223,8 @@ class BackgroundRun:
             with suppress(TimeoutError):
                 async with asyncio.timeout(_BATCH_SECONDS):
                     await self._is_closing.wait()
-            if self._window.has_new:
+            is_behind = self._is_journalled and not self.is_recorded
+            if self._window.has_new or self._position != self._added_position or is_behind:
                 await self._store()
             elif (store := self._journals.store) is None or self._writer.is_lost:
                 continue
@@ -193,11 +259,19 @@ class BackgroundRun:
             self._on_lost()
 
     async def _store(self, *end: ResponseClosed) -> None:
-        parts, count = self._window.batch(), self._window.total
-        self._add(*([PartsReported(parts)] if parts else []), *end)
+        position = self._position
+        parts = self._window.batch(is_last=bool(end))
+        count = self._window.batched
+        if parts or position != self._added_position:
+            self._added_position = position
+            self._add(PartsReported(parts, position, None if position is None else self._answer.usage))
+        self._add(*end)
         await self._writer.flush()
         if self.is_recorded:
             self._window.mark_stored(count)
+            if position is not None and position != self._stored_position:
+                self._stored_position = position
+                self._answer.stored(self.id, position)
         self._window.shrink(_MEMORY_BYTES, _MOST_BYTES if self._is_journalled else _MEMORY_BYTES)
 
     def _add(self, *events: AnyEvent) -> None:
@@ -205,8 +279,9 @@ class BackgroundRun:
         self._added += len(events)
 
     def _on_lost(self) -> None:
+        """Another server continues the response, or has closed it."""
         self.is_lost = True
-        self._cancel()
+        self._answer.hand_over(self.id)
 
     def _wake(self) -> None:
         self._news.set()

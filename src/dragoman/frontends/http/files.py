@@ -20,6 +20,7 @@ import msgspec
 from dragoman.frontends.http.errors import storage_unavailable
 from dragoman.frontends.http.file_links import file_address, link_parts, link_text, linked_files
 from dragoman.frontends.http.resource import new_id
+from dragoman.journal.response_events import FileTerms
 from dragoman.lm import DataPart, JsonObject, Message, Part, TextPart
 from dragoman.lm.foreign_items import FILE_ITEM, file_item, file_of, item_of, item_part
 from dragoman.lm.parts import ITEM
@@ -155,15 +156,7 @@ class FilesOfResponse:
     files: Files
     response_id: str
     connection: str
-    # The beginning of the addresses that the client can use.
-    origin: str
-    may_store: bool
-    # Whether pictures are links, too.
-    links_pictures: bool
-    # Whether each file is an item with its bytes, and none is a link.
-    takes_data: bool
-    # Whether a link has an annotation. A completion has one text, in which the place of the link is not known.
-    has_items: bool
+    terms: FileTerms
 
     async def shown(self, part: Part, conversation: str | None) -> Iterable[Part]:
         """The parts that the client gets for this one: a link for a file, any other part as it is."""
@@ -173,13 +166,13 @@ class FilesOfResponse:
             return await self._item(part, item_of(part), conversation)
         if part.is_internal:
             return (part,)
-        if self.takes_data:
+        if self.terms.takes_data:
             return (item_part(file_item(part, new_id("file"))),)
         return await self._link(part, conversation) if self._is_linked(part) else (part,)
 
     async def _item(self, part: DataPart, item: JsonObject, conversation: str | None) -> tuple[Part, ...]:
         file = file_of(item)
-        if file is None or self.takes_data:
+        if file is None or self.terms.takes_data:
             return (part,)
         if self._is_linked(file):
             rest = {key: value for key, value in item.items() if key != _bytes_of(item)}
@@ -188,15 +181,15 @@ class FilesOfResponse:
         return (file,) if item.get("type") == FILE_ITEM else (part,)
 
     def _is_linked(self, file: DataPart) -> bool:
-        return self.links_pictures or not file.mime_type.startswith("image/")
+        return self.terms.links_pictures or not file.mime_type.startswith("image/")
 
     async def _link(
         self, file: DataPart, conversation: str | None, item: JsonObject | None = None
     ) -> tuple[Part, ...]:
         stored = StoredFile(self.connection, file.mime_type, file.name, file.data, item)
-        id_ = await self.files.add(stored, self.response_id, conversation, may_store=self.may_store)
-        address = file_address(self.origin, id_)
-        return link_parts(file, address) if self.has_items else (TextPart(link_text(file, address)),)
+        id_ = await self.files.add(stored, self.response_id, conversation, may_store=self.terms.may_store)
+        address = file_address(self.terms.origin, id_)
+        return link_parts(file, address) if self.terms.has_items else (TextPart(link_text(file, address)),)
 
 
 def _bytes_of(item: JsonObject) -> str:

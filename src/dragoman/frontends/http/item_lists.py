@@ -144,11 +144,16 @@ class ItemLists:
         await self._change(id_, connection, change)
         return added
 
-    async def add_turn(self, id_: str, connection: str, items: Iterable[JsonObject]) -> None:
-        """Add the input and output of a response. If that fails, log it: the client has the response."""
+    async def add_turn(
+        self, id_: str, connection: str, items: Iterable[JsonObject], output: Iterable[JsonObject]
+    ) -> None:
+        """Add the input and output of a response, once. If that fails, log it: the client has the response."""
 
         def change(conversation: ItemList) -> list[AnyEvent]:
-            return [ItemsAdded(tuple(_with_ids(items, conversation.items)))]
+            if any(item_id(each) in conversation.items for each in output):
+                # By a server that ended before it could store the response's end.
+                return []
+            return [ItemsAdded(tuple(_with_ids((*items, *output), conversation.items)))]
 
         try:
             await self._change(id_, connection, change)

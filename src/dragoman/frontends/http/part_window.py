@@ -5,7 +5,8 @@ Parts are numbered from 0 and pass through three marks, always in this order:
     0 … first … stored … batched … total
 
 Those before `first` are no longer in memory. Those before `stored` are in the journal, and those before `batched` were
-given to its writer.
+given to its writer. If the model reports positions, only parts before a position are batched: from there another server can
+continue the response.
 """
 
 from __future__ import annotations
@@ -20,13 +21,15 @@ _PART_BYTES = 128
 
 
 class PartWindow:
-    def __init__(self) -> None:
-        self.first = 0
-        self._stored = self._batched = 0
+    def __init__(self, stored: int = 0) -> None:
+        """`stored`: so many parts are in the journal already."""
+        self.first = self._stored = self._batched = stored
         self._parts: list[Part] = []
         self._bytes = 0
         # The size of the parts after `batched`.
         self.new_bytes = 0
+        # The number of parts before the last position. None: the model reports none.
+        self._position: int | None = None
 
     @property
     def total(self) -> int:
@@ -34,7 +37,17 @@ class PartWindow:
 
     @property
     def has_new(self) -> bool:
-        return self._batched < self.total
+        return self._batched < self._limit
+
+    @property
+    def _limit(self) -> int:
+        return self.total if self._position is None else self._position
+
+    def mark_position(self) -> int:
+        """Everything before this can be stored as one. Return how many parts came since the last position."""
+        count = self.total - (self._position or 0)
+        self._position = self.total
+        return count
 
     @property
     def has_lost(self) -> bool:
@@ -50,11 +63,17 @@ class PartWindow:
         """Return the parts from this number on. It is not before `first`."""
         return self._parts[place - self.first :]
 
-    def batch(self) -> tuple[Part, ...]:
-        """Return the parts that were in no batch yet."""
-        parts = tuple(self.since(self._batched))
-        self._batched, self.new_bytes = self.total, 0
+    def batch(self, *, is_last: bool = False) -> tuple[Part, ...]:
+        """Return the parts that were in no batch yet, and can be stored. `is_last`: no more come."""
+        limit = self.total if is_last else self._limit
+        parts = tuple(self._parts[self._batched - self.first : limit - self.first])
+        self._batched = limit
+        self.new_bytes -= sum(map(_size, parts))
         return parts
+
+    @property
+    def batched(self) -> int:
+        return self._batched
 
     def mark_stored(self, count: int) -> None:
         """Note that the journal has this many parts, from the first one on."""

@@ -20,6 +20,7 @@ from dragoman.frontends.http.resource import new_id
 from dragoman.frontends.http.schema_checks import SchemaChecks
 from dragoman.frontends.http.workspace_choice import WORKSPACE_HEADER, FolderRoots, codex_folder
 from dragoman.frontends.side_requests import is_side_request
+from dragoman.journal.response_events import FileTerms
 from dragoman.lm import (
     Consumer,
     JsonObject,
@@ -226,11 +227,13 @@ class RequestPreparation:
             self._files,
             response_id,
             client.connection,
-            (console.url if console.enabled else None) or client.origin,
-            may_store=not create.refuses_storing,
-            links_pictures=client.links_files or not client.has_items,
-            takes_data=client.takes_files and client.has_items,
-            has_items=client.has_items,
+            FileTerms(
+                (console.url if console.enabled else None) or client.origin,
+                may_store=not create.refuses_storing,
+                links_pictures=client.links_files or not client.has_items,
+                takes_data=client.takes_files and client.has_items,
+                has_items=client.has_items,
+            ),
         )
         return Prepared(
             model,

@@ -1,7 +1,7 @@
 """Reads the journals of background responses, for those that this process does not run.
 
-The process that runs a response owns its journal. If that process has died, the next process that reads the journal
-appends the end: the response has failed.
+The process that runs a response owns its journal. If that process has died, the next process that reads the journal continues
+the response, if its model runs on another machine. Otherwise it appends the end: the response has failed.
 """
 
 from __future__ import annotations
@@ -9,10 +9,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from types import TracebackType
-from typing import Self
+from typing import Self, TypeAlias
 
 import msgspec
 
@@ -33,6 +33,7 @@ from dragoman.journal.writer import Journals
 from dragoman.lm import JsonObject
 
 __all__ = [
+    "Adopt",
     "events_not_stored",
     "followed",
     "mapping_store_errors",
@@ -47,21 +48,28 @@ _log = logging.getLogger(__name__)
 _LOOK_SECONDS = 0.5
 
 
-async def read_or_close(journals: Journals, id_: str, after: int = 0) -> tuple[list[AnyEvent], bool]:
+# Continues a response whose journal this process owns now. False: it cannot be continued.
+Adopt: TypeAlias = Callable[[str], Coroutine[None, None, bool]]
+
+
+async def read_or_close(
+    journals: Journals, id_: str, adopt: Adopt, after: int = 0
+) -> tuple[list[AnyEvent], bool]:
     """Return the events of the journal after this one, and whether a live process owns the journal.
 
-    This is a write: if no live process owns a journal without an end, it is claimed, and an end is appended.
+    This is a write: if no live process owns a journal without an end, it is claimed. Then the response goes on in this
+    process, or an end is appended.
     """
     if journals.store is None:
         return [_ended_early()], False
     with mapping_store_errors():
-        return await _read_or_close(journals.store, id_, after)
+        return await _read_or_close(journals.store, id_, adopt, after)
 
 
-async def followed(journals: Journals, id_: str) -> AsyncIterator[PartOrEnd]:
+async def followed(journals: Journals, id_: str, adopt: Adopt) -> AsyncIterator[PartOrEnd]:
     """Yield the parts in the journal, each when it is stored, and then the end."""
     claimed_at = time.monotonic()
-    events, is_held = await read_or_close(journals, id_)
+    events, is_held = await read_or_close(journals, id_, adopt)
     for each in _said(events):
         yield each
     if not is_held or journals.store is None:
@@ -80,7 +88,7 @@ async def followed(journals: Journals, id_: str) -> AsyncIterator[PartOrEnd]:
                 is_owned = entry is not None or bool((info := await store.find(id_)) and info.owner)
                 if not is_owned or time.monotonic() - claimed_at >= LEASE_SECONDS:
                     claimed_at = time.monotonic()
-                    more, is_held = await read_or_close(journals, id_, after + len(events))
+                    more, is_held = await read_or_close(journals, id_, adopt, after + len(events))
                     events += more
             after += len(events)
             for each in _said(events):
@@ -148,7 +156,9 @@ async def stored_events(journals: Journals, id_: str) -> list[AnyEvent]:
         return [entry.event for entry in await journals.store.read(id_)]
 
 
-async def _read_or_close(store: JournalStore, id_: str, after: int) -> tuple[list[AnyEvent], bool]:
+async def _read_or_close(
+    store: JournalStore, id_: str, adopt: Adopt, after: int
+) -> tuple[list[AnyEvent], bool]:
     while True:
         entries = await store.read(id_, after)
         events = [entry.event for entry in entries]
@@ -161,6 +171,8 @@ async def _read_or_close(store: JournalStore, id_: str, after: int) -> tuple[lis
             case "gone":
                 return [*events, _ended_early()], False
             case "ours":
+                if await adopt(id_):
+                    return events, True
                 # Another process may be quicker. Then its end is read.
                 with suppress(JournalConflict):
                     await store.append(id_, last, [(time.time(), _ended_early())], holds=False)
@@ -176,7 +188,7 @@ async def _claim(store: JournalStore, id_: str, last: int) -> Claim:
 
 
 def _ended_early() -> ResponseClosed:
-    return ResponseClosed("failed", int(time.time()), error=server_ended().payload)
+    return ResponseClosed("failed", int(time.time()), error=server_ended().payload, is_cut=True)
 
 
 def events_not_stored() -> ApiError:

@@ -53,8 +53,14 @@ class ResponseSaver:
             resource.metadata = {**resource.metadata, _WORKSPACE: folder[:METADATA_LENGTH]}
 
     def opened(self, prepared: Prepared, resource: Resource) -> ResponseOpened:
-        ignored = str(resource.metadata.get(IGNORED_KEY, ""))
-        return ResponseOpened(self._reasoning_events, prepared.client.approves_items, ignored)
+        return ResponseOpened(
+            self._reasoning_events,
+            prepared.client.approves_items,
+            str(resource.metadata.get(IGNORED_KEY, "")),
+            prepared.files.terms,
+            prepared.request.options.has_form,
+            prepared.client.sees_paths,
+        )
 
     def stream(self, prepared: Prepared) -> ResponseStream:
         resource = self.resource(prepared)
@@ -88,15 +94,12 @@ class ResponseSaver:
 
     async def save(self, prepared: Prepared, resource: Resource, conversation: str | None) -> None:
         """Store a response that has ended, however it has. `conversation` is its agent's."""
-        await self.add_to_conversation(prepared, resource)
+        entry, connection = self.entry(prepared, resource), prepared.client.connection
+        await self.add_to_conversation(entry, connection, resource)
         if resource.is_stored:
-            entry = self.entry(prepared, resource)
-            connection = prepared.client.connection
             await self._histories.save(resource.id, entry, connection, prepared.chain.ids, conversation)
 
-    async def add_to_conversation(self, prepared: Prepared, resource: Resource) -> None:
+    async def add_to_conversation(self, entry: HistoryEntry, connection: str, resource: Resource) -> None:
         """Add a response and its input to its conversation, unless it failed before it said anything."""
-        create = prepared.create
-        if create.conversation is not None and (resource.output or resource.status == "completed"):
-            items = (*create.items, *resource.output)
-            await self._conversations.add_turn(create.conversation, prepared.client.connection, items)
+        if entry.conversation is not None and (resource.output or resource.status == "completed"):
+            await self._conversations.add_turn(entry.conversation, connection, entry.items, resource.output)

@@ -9,7 +9,7 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
@@ -22,7 +22,7 @@ from dragoman.frontends.http.background_run import BackgroundRun
 from dragoman.frontends.http.client import HttpClient
 from dragoman.frontends.http.create_request import CompactBody, CreateRequest
 from dragoman.frontends.http.errors import ApiError, bad_request, of_model, unexpected, unknown_model
-from dragoman.frontends.http.files import Files
+from dragoman.frontends.http.files import Files, FilesOfResponse
 from dragoman.frontends.http.histories import Histories, SocketHistory
 from dragoman.frontends.http.ignored import with_ignored
 from dragoman.frontends.http.item_lists import ItemLists
@@ -31,14 +31,26 @@ from dragoman.frontends.http.preparing import Prepared, RequestPreparation
 from dragoman.frontends.http.reading import RequestReader
 from dragoman.frontends.http.references import ItemReferences
 from dragoman.frontends.http.resource import new_id
+from dragoman.frontends.http.response_journals import stored_events
 from dragoman.frontends.http.saving import ResponseSaver
 from dragoman.frontends.http.schema_checks import SchemaChecks
 from dragoman.frontends.http.stream_rebuild import server_ended
 from dragoman.frontends.http.usage import response_usage
-from dragoman.journal.response_events import ResponseClosed
+from dragoman.journal.event import JournalStarted
+from dragoman.journal.response_events import PartsReported, ResponseClosed, ResponseOpened
 from dragoman.journal.writer import Journals
-from dragoman.lm import DataPart, JsonObject, LanguageModel, LanguageModelError, Part, UsagePart
+from dragoman.lm import (
+    CancellationToken,
+    DataPart,
+    JsonObject,
+    LanguageModel,
+    LanguageModelError,
+    Part,
+    Sink,
+    UsagePart,
+)
 from dragoman.lm.json import encode_text
+from dragoman.lm.model import Resumable
 from dragoman.models import ModelSource
 from dragoman.store import ResponseStore
 
@@ -70,7 +82,8 @@ class HttpService:
         self.serve = serve
         self.histories = Histories(store if serve.store else None)
         self.files = Files(store if serve.store else None)
-        self.background = BackgroundResponses(journals, self.histories, gateways)
+        self._journals = journals
+        self.background = BackgroundResponses(journals, self.histories, self._adopt, gateways)
         self.conversations = ItemLists(
             journals, self.histories, max_bytes=serve.max_body_bytes, is_on=serve.store
         )
@@ -131,29 +144,67 @@ class HttpService:
         }
 
     @asynccontextmanager
-    async def answering(self, prepared: Prepared) -> AsyncIterator[ResponseRun]:
-        """Run a response within the block, and count it at its end. Raise `ApiError` if too many run already."""
+    async def answering(self, prepared: Prepared, *, keeps: bool = False) -> AsyncIterator[ResponseRun]:
+        """Run a response within the block, and count it at its end. Raise `ApiError` if too many run already.
+
+        `keeps`: its journal will have all of it, so the model keeps from the start what is not stored.
+        """
         self._check_room()
+        request, options = prepared.request, prepared.request.options
+
+        def respond(sink: Sink, token: CancellationToken) -> Coroutine[None, None, None]:
+            return prepared.model.respond(request, sink, token)
+
+        answer = self._answer(
+            prepared.model,
+            respond,
+            prepared.files,
+            approves_items=prepared.client.approves_items,
+            has_form=options.has_form,
+            has_demands=options.has_demands,
+            sees_paths=request.consumer.sees_paths,
+        )
+        if keeps:
+            answer.keep(prepared.response_id)
+        async with self._counted(answer, prepared.model.info.id, prepared.response_id):
+            yield answer
+
+    def _answer(
+        self,
+        model: LanguageModel,
+        run: Callable[[Sink, CancellationToken], Coroutine[None, None, None]],
+        files: FilesOfResponse,
+        *,
+        approves_items: bool,
+        has_form: bool,
+        has_demands: bool = False,
+        sees_paths: bool,
+    ) -> ResponseRun:
+        def spell_out(part: Part) -> Part:
+            return spelled_out(part, self.models.permissions.grants, as_item=approves_items)
+
+        async def link_files(part: DataPart) -> Iterable[Part]:
+            shown = tuple(await files.shown(part, answer.conversation))
+            return outside_text(shown) if shown != (part,) and has_form else shown
+
+        answer = ResponseRun(
+            model, run, spell_out, link_files, sees_paths=sees_paths, has_demands=has_demands
+        )
+        return answer
+
+    @asynccontextmanager
+    async def _counted(self, answer: ResponseRun, model_id: str, response_id: str) -> AsyncIterator[None]:
+        """Run a response within the block, and count it."""
         self._under_way += 1
         self.metrics.under_way = self._under_way
         began = time.monotonic()
-
-        def spell_out(part: Part) -> Part:
-            return spelled_out(part, self.models.permissions.grants, as_item=prepared.client.approves_items)
-
-        async def link_files(part: DataPart) -> Iterable[Part]:
-            shown = tuple(await prepared.files.shown(part, answer.conversation))
-            is_file = shown != (part,)
-            return outside_text(shown) if is_file and prepared.request.options.has_form else shown
-
-        answer = ResponseRun(prepared.model, prepared.request, spell_out, link_files)
         try:
             async with answer:
-                yield answer
+                yield
         finally:
+            answer.release(response_id)
             self._under_way -= 1
             self.metrics.under_way = self._under_way
-            model_id = prepared.model.info.id
             outcome = "cancelled" if answer.was_cancelled else answer.outcome
             self.metrics.response(model_id, outcome, time.monotonic() - began)
             if answer.usage is not None:
@@ -217,7 +268,8 @@ class HttpService:
                 code="unsupported",
             )
         async with AsyncExitStack() as stack:
-            answer = await stack.enter_async_context(self.answering(prepared))
+            keeps = self.background.stores_parts
+            answer = await stack.enter_async_context(self.answering(prepared, keeps=keeps))
             return await self.continue_in_background(prepared, answer, stack)
 
     async def continue_in_background(
@@ -233,24 +285,71 @@ class HttpService:
         if not await self.histories.save(resource.id, entry, connection, prepared.chain.ids):
             raise ApiError(503, "server_error", "The response cannot be stored now.", retry_after=1)
         opened = self._saver.opened(prepared, resource)
-        run = self.background.new(entry, opened)
+        run = BackgroundRun(entry, opened, self._journals, prepared.create.model, connection, answer)
+        self.background.add(run)
         stack.callback(self.background.ended, run)
-        await run.open(prepared.create.model, connection, answer.cancel)
-        await self._assign(run, prepared, answer)
+        await run.open()
+        await self._assign(run, answer)
         for part in await answer.take_buffered():
             await run.take(part)
-        task = asyncio.create_task(self._run(run, prepared, answer, stack.pop_all()))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._start_task(self._run(run, answer, stack.pop_all()))
         return run
 
-    async def _run(
-        self, run: BackgroundRun, prepared: Prepared, answer: ResponseRun, stack: AsyncExitStack
-    ) -> None:
+    def _start_task(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _adopt(self, response_id: str) -> bool:
+        """Continue the background response of a server that is gone. This one owns its journal. False: it cannot be."""
+        events = await stored_events(self._journals, response_id)
+        started = next((each for each in events if isinstance(each, JournalStarted)), None)
+        opened = next((each for each in events if isinstance(each, ResponseOpened)), None)
+        reported = [each for each in events if isinstance(each, PartsReported)]
+        position = reported[-1].position if reported else None
+        if started is None or opened is None or position is None:
+            return False
+        entry, _ = await self.histories.read(response_id, started.connection, is_latest=True)
+        try:
+            model = self.models.get(started.model)
+        except LanguageModelError as error:
+            _log.warning("%s cannot be continued here: %s", response_id, error.message)
+            return False
+        if entry is None or not isinstance(model, Resumable):
+            return False
+
+        def resume(sink: Sink, token: CancellationToken) -> Coroutine[None, None, None]:
+            return model.resume(response_id, position, sink, token)
+
+        answer = self._answer(
+            model,
+            resume,
+            FilesOfResponse(self.files, response_id, started.connection, opened.files),
+            approves_items=opened.approves_items,
+            has_form=opened.has_form,
+            sees_paths=opened.sees_paths,
+        )
+        answer.usage = reported[-1].usage
+        run = BackgroundRun(entry, opened, self._journals, started.model, started.connection, answer, events)
+        self.background.add(run)
+        _log.warning("%s goes on here: the server that ran it is gone", response_id)
+        async with AsyncExitStack() as stack:
+            # However many responses run: it runs already.
+            await stack.enter_async_context(self._counted(answer, started.model, response_id))
+            stack.callback(self.background.ended, run)
+            await run.open()
+            self._start_task(self._run(run, answer, stack.pop_all()))
+        return True
+
+    async def _run(self, run: BackgroundRun, answer: ResponseRun, stack: AsyncExitStack) -> None:
         async with stack:
-            error = await self._take_parts(run, prepared, answer)
-            # The client can fetch it.
-            answer.delivered(whole=True)
+            error = await self._take_parts(run, answer)
+            if run.stopped == "successor":
+                await run.release()
+                return
+            if not run.is_lost:
+                # The client can fetch it.
+                answer.delivered(whole=True)
             if run.stopped == "server" or run.is_lost:
                 error = server_ended()
             closed = ResponseClosed(
@@ -258,23 +357,23 @@ class HttpService:
                 int(time.time()),
                 response_usage(answer.usage),
                 None if error is None else error.payload,
+                is_cut=run.is_adopted and (error is not None or run.stopped is not None),
             )
             resource = run.end(closed)
-            await self._saver.add_to_conversation(prepared, resource)
-            await run.store_end(closed)
             if not run.is_lost:
+                await self._saver.add_to_conversation(run.entry, run.connection, resource)
+            await run.store_end(closed)
+            if run.has_final_end:
                 entry = run.entry.ended(resource.as_json())
-                await self.histories.update(run.id, prepared.client.connection, entry)
+                await self.histories.update(run.id, run.connection, entry)
             answer.outcome = resource.status
 
-    async def _take_parts(
-        self, run: BackgroundRun, prepared: Prepared, answer: ResponseRun
-    ) -> ApiError | None:
+    async def _take_parts(self, run: BackgroundRun, answer: ResponseRun) -> ApiError | None:
         """Take all parts of the model. Return its error, if it has failed."""
         is_assigned = False
         try:
             async for part in answer.parts():
-                is_assigned = is_assigned or await self._assign(run, prepared, answer)
+                is_assigned = is_assigned or await self._assign(run, answer)
                 await run.take(part)
         except ApiError as error:
             return error
@@ -283,9 +382,9 @@ class HttpService:
             return unexpected()
         return None
 
-    async def _assign(self, run: BackgroundRun, prepared: Prepared, answer: ResponseRun) -> bool:
+    async def _assign(self, run: BackgroundRun, answer: ResponseRun) -> bool:
         """Note the agent's conversation of a response. Return whether it is known yet."""
         if answer.conversation is None:
             return False
-        await self.histories.assign(run.id, prepared.client.connection, answer.conversation)
+        await self.histories.assign(run.id, run.connection, answer.conversation)
         return True

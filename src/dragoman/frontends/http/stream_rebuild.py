@@ -24,8 +24,6 @@ __all__ = ["PartOrEnd", "last_events", "new_stream", "server_ended"]
 # Each part of a response, and then its end.
 PartOrEnd: TypeAlias = Part | ResponseClosed
 
-_SERVER_ENDED = "server_ended"
-
 
 class _Error(msgspec.Struct, frozen=True):
     message: str
@@ -39,7 +37,7 @@ def server_ended() -> ApiError:
         500,
         "server_error",
         "The server ended before the response did. What the model had said until then is in `output`.",
-        code=_SERVER_ENDED,
+        code="server_ended",
     )
 
 
@@ -58,17 +56,16 @@ def new_stream(resource: Resource, opened: ResponseOpened) -> ResponseStream:
 def last_events(stream: ResponseStream, closed: ResponseClosed, after: int = -1) -> Iterator[JsonObject]:
     """Yield the events of the end. `after` is the number of the last event that the client has."""
     stream.resource.usage = closed.usage
+    if closed.is_cut:
+        # The client may have events that were sent and not yet stored. The end still follows them.
+        stream.skip_to(after + 1)
     match closed.end:
         case "completed":
             return stream.complete(closed.at)
         case "cancelled":
             return stream.cancel()
         case "failed":
-            error = _error(closed.error)
-            if error.code == _SERVER_ENDED:
-                # The client may have events that were sent and not yet stored. The end still follows them.
-                stream.skip_to(after + 1)
-            return stream.fail(error)
+            return stream.fail(_error(closed.error))
 
 
 def _error(stored: JsonObject | None) -> ApiError:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import msgspec
+from msgspec.structs import replace
 
 from dragoman import __version__
 from dragoman.fleet.connection import FleetConnection, FleetUnavailable, Received
@@ -38,6 +39,7 @@ from dragoman.fleet.messages import (
     Receipt,
     RequestMessage,
     Resend,
+    ResumeStream,
     StreamEnd,
 )
 from dragoman.fleet.subjects import (
@@ -64,6 +66,10 @@ _log = logging.getLogger(__name__)
 
 # A gateway pings every two seconds. One that has not for so long is gone, or counts this worker as gone.
 LISTENER_SECONDS = 16.0
+# A stored response waits for another gateway, or for its own to be started again. A gateway's lease ends after 20 seconds.
+ORPHAN_SECONDS = 120.0
+# Of them, so many are named in a status: others follow when those are taken.
+_MOST_ORPHANS = 64
 # Until a gateway confirms its request. It does so at once, and again with its next ping.
 _CONFIRM_SECONDS = 10.0
 # Cancellations that are remembered for requests which may still come.
@@ -235,7 +241,7 @@ class ServingWorker:
                 hint=_SAME_VERSION,
                 public=f"The machine for this model cannot read the request. {_SAME_VERSION}",
             )
-            accepted = msgspec.structs.replace(accepted, error=ErrorMessage.of(refused))
+            accepted = replace(accepted, error=ErrorMessage.of(refused))
         else:
             # The same request again: the answer to it was lost.
             if message.stream in self._cancelled:
@@ -243,9 +249,7 @@ class ServingWorker:
             if message.stream not in self._streams and self._lease.seconds_left() > 0:
                 refused_because = self._refusal(message)
                 if refused_because is not None:
-                    accepted = msgspec.structs.replace(
-                        accepted, is_unwilling=True, error=ErrorMessage.of(refused_because)
-                    )
+                    accepted = replace(accepted, is_unwilling=True, error=ErrorMessage.of(refused_because))
                 else:
                     self._open(message)
         await self._answer(received, ACCEPTED_FORM.encode(accepted))
@@ -289,33 +293,64 @@ class ServingWorker:
             case Resend(stream=id_, after=after):
                 if (stream := self._streams.get(id_)) is not None:
                     await self._sender.resend(stream, after)
-            case Cancel(stream=id_):
-                if (stream := self._streams.get(id_)) is not None:
-                    stream.give_up()
-                else:
-                    # It may have overtaken its request, which is larger and comes to another subject.
-                    self._cancelled.append(id_)
+            case Cancel() as cancel:
+                self._on_cancel(cancel)
+            case ResumeStream() as resume:
+                await self._on_resume(received, resume)
             case Delivered(model=model, conversation=conversation, whole=whole):
                 if model in self._offered:
                     self._models.get(model).delivered(conversation, whole=whole)
             case Ping(gateway=gateway, receipts=receipts):
                 await self._answer(received, PONG_FORM.encode(self._pong(gateway, receipts)))
 
+    def _on_cancel(self, cancel: Cancel) -> None:
+        stream = self._streams.get(cancel.stream)
+        if stream is None:
+            # It may have overtaken its request, which is larger and comes to another subject.
+            self._cancelled.append(cancel.stream)
+        elif cancel.gateway not in ("", stream.gateway):
+            _log.info("%s cancels a stream that %s has by now", cancel.gateway, stream.gateway)
+        elif cancel.hands_over and stream.response:
+            stream.orphaned_at = self._clock()
+        else:
+            stream.give_up()
+
+    async def _on_resume(self, received: Received, resume: ResumeStream) -> None:
+        """A gateway takes a stream whose gateway is gone. One that lives loses no stream, whatever a late message says."""
+        accepted = Accepted(self._lease.incarnation, self._lease.seconds_left())
+        stream = self._streams.get(resume.stream)
+        is_there = stream is not None and stream.response == resume.response
+        is_free = stream is not None and (stream.orphaned_at is not None or stream.gateway == resume.gateway)
+        if stream is None or not (is_there and is_free):
+            why = "has still a gateway" if is_there else "is not here"
+            refused = ErrorMessage("unavailable", f"The stream {why}.")
+            accepted = replace(accepted, error=refused, is_unwilling=is_there)
+            await self._answer(received, ACCEPTED_FORM.encode(accepted))
+            return
+        stream.move_to(resume.gateway)
+        self._heard[resume.gateway] = self._clock()
+        await self._answer(received, ACCEPTED_FORM.encode(accepted))
+        await self._sender.resend(stream, resume.after)
+
     def _pong(self, gateway: str, receipts: Iterable[Receipt]) -> Pong:
         self._heard[gateway] = self._clock()
         for receipt in receipts:
             self._note(receipt)
         listed = {receipt.stream for receipt in receipts}
-        for stream in tuple(self._streams.values()):
-            # Its confirmation came the same way as this ping, so the gateway knew it: it has given it up since.
-            if stream.gateway == gateway and stream.confirmed.is_set() and stream.id not in listed:
+        sent: dict[str, int] = {}
+        for stream in [each for each in self._streams.values() if each.gateway == gateway]:
+            if stream.id in listed:
+                stream.orphaned_at = None
+                sent[stream.id] = stream.window.number
+            elif stream.is_known and stream.orphaned_at is None:
+                # Its confirmation came the same way as this ping, so the gateway knew it: it has given it up since.
                 stream.give_up()
-        sent = {id_: self._streams[id_].window.number for id_ in listed if id_ in self._streams}
         return Pong(self._lease.incarnation, self._lease.seconds_left(), sent)
 
     def _note(self, receipt: Receipt) -> None:
         stream = self._streams.get(receipt.stream)
         if stream is not None:
+            stream.response = stream.response or receipt.response
             stream.note_receipt(receipt.number, receipt.consumed)
 
     async def _on_status(self, received: Received) -> None:
@@ -397,15 +432,32 @@ class ServingWorker:
             for gateway, heard in tuple(self._heard.items()):
                 if now - heard >= LISTENER_SECONDS:
                     self._expire(gateway)
+            for stream in self._orphans:
+                if stream.orphaned_at is not None and now - stream.orphaned_at >= ORPHAN_SECONDS:
+                    _log.warning("no gateway has taken %s; its request is cancelled", stream.response)
+                    stream.give_up()
             await asyncio.sleep(_TICK_SECONDS)
 
     def _expire(self, gateway: str) -> None:
         del self._heard[gateway]
         streams = [each for each in self._streams.values() if each.gateway == gateway]
-        if streams:
-            _log.warning("gateway %s is gone; its %d requests are cancelled", gateway, len(streams))
         for stream in streams:
-            stream.give_up()
+            if not stream.response:
+                stream.give_up()
+            elif stream.orphaned_at is None:
+                stream.orphaned_at = self._clock()
+        if streams:
+            kept = sum(bool(each.response) for each in streams)
+            _log.warning(
+                "gateway %s is gone; of its requests, %d are cancelled and %d wait for another gateway",
+                gateway,
+                len(streams) - kept,
+                kept,
+            )
+
+    @property
+    def _orphans(self) -> list[WorkerStream]:
+        return [each for each in self._streams.values() if each.orphaned_at is not None]
 
     # What it says of itself.
 
@@ -483,4 +535,5 @@ class ServingWorker:
             self._lease.renewal_seconds,
             socket.gethostname(),
             os.getpid(),
+            {each.response: each.id for each in self._orphans[:_MOST_ORPHANS]},
         )

@@ -40,13 +40,16 @@ class WorkerStream:
         """
         self.id = message.stream
         self.gateway = message.gateway
-        # The node that the gateway's process belongs to.
-        self.gateway_node = message.gateway.partition("/")[0]
+        # The stored response that it is for; "": for none, and without its gateway it is cancelled.
+        self.response = ""
+        # Since when its gateway has been gone. None: it is there.
+        self.orphaned_at: float | None = None
         self.model = message.model
         self.window = SendingWindow()
         self.source = CancellationSource()
-        # The gateway has confirmed its request.
+        # The gateway has confirmed its request. `is_known`: the gateway that has the stream now knows that it has it.
         self.confirmed = asyncio.Event()
+        self.is_known = False
         # Whether the model still works on it.
         self.is_under_way = True
         self._wake = wake
@@ -60,6 +63,11 @@ class WorkerStream:
         # Set when a `drain` may go on, and when nothing is left to do.
         self._room = asyncio.Event()
         self._done = asyncio.Event()
+
+    @property
+    def gateway_node(self) -> str:
+        """The node that the gateway's process belongs to."""
+        return self.gateway.partition("/")[0]
 
     # The sink.
 
@@ -77,6 +85,7 @@ class WorkerStream:
     # What the gateway says.
 
     def note_receipt(self, number: int, consumed: int) -> None:
+        self.is_known = True
         self.confirmed.set()
         self.window.note_receipt(number, consumed)
         self._room.set()
@@ -84,6 +93,12 @@ class WorkerStream:
             self._wake(self)
         if self._has_ended and self.window.is_consumed:
             self._done.set()
+
+    def move_to(self, gateway: str) -> None:
+        """Another gateway has it from now on."""
+        self.gateway = gateway
+        self.is_known = False
+        self.orphaned_at = None
 
     def give_up(self) -> None:
         """The gateway wants no more: cancel the response, and send nothing."""
