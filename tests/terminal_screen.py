@@ -23,6 +23,8 @@ from typing import Self
 
 import pyte
 
+from preloaded import PreloadedProgram, can_preload
+
 __all__ = ["DEADLINE", "READY", "Folder", "Terminal"]
 
 # Two loaded cores start a Python with all its imports in some seconds.
@@ -66,27 +68,29 @@ class Terminal:
         environment: Mapping[str, str] | None = None,
         columns: int = 80,
         rows: int = 30,
+        from_scratch: bool = False,
     ) -> None:
+        """Python with these arguments. Unless `from_scratch`, `-m dragoman` has its imports already: see `preloaded.py`."""
         self._master, slave = os.openpty()
         self._resize(columns, rows)
         self._screen = _Screen(columns, rows, self._master)
         self._stream = pyte.ByteStream(self._screen)
         self.raw = b""
         self.modes_before = self.modes
-        command = [sys.executable, *arguments]
-        self._process = subprocess.Popen(
-            [sys.executable, "-I", "-S", "-c", _LAUNCH, str(slave), *command],
-            pass_fds=[slave],
-            cwd=cwd,
-            env={
-                "PATH": os.environ["PATH"],
-                "HOME": str(cwd),
-                "TERM": "xterm-256color",
-                "LANG": "C.UTF-8",
-                "SHELL": "/bin/sh",
-                **(environment or {}),
-            },
-        )
+        env = {
+            "PATH": os.environ["PATH"],
+            "HOME": str(cwd),
+            "TERM": "xterm-256color",
+            "LANG": "C.UTF-8",
+            "SHELL": "/bin/sh",
+            **(environment or {}),
+        }
+        self._process: PreloadedProgram | subprocess.Popen[bytes]
+        if can_preload(arguments, environment or {}) and not from_scratch:
+            self._process = PreloadedProgram(arguments, slave, cwd, env)
+        else:
+            command = [sys.executable, "-I", "-S", "-c", _LAUNCH, str(slave), sys.executable, *arguments]
+            self._process = subprocess.Popen(command, pass_fds=[slave], cwd=cwd, env=env)
         os.close(slave)
         self._is_open = True
 

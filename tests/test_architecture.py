@@ -68,6 +68,7 @@ def _imported(path: Path) -> Iterator[str]:
         yield "asyncio"
 
 
+@cache
 def _package(module: str) -> str:
     """The package that has a row in the table: `lm`, `backends.agent.session`, `frontends` for what front ends share."""
     for depth in (3, 2):

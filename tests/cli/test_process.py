@@ -181,7 +181,7 @@ def test_an_interrupt_ends_quietly_with_130() -> None:
 
 @pytest.mark.parametrize("command", ["vscode", "demo-agent"])
 def test_whoever_starts_by_hand_what_is_for_a_program_is_told(command: str, home: Path) -> None:
-    with Terminal("-m", "dragoman", command, cwd=home) as terminal:
+    with Terminal("-m", "dragoman", command, cwd=home, from_scratch=True) as terminal:
         terminal.wait_for("Ctrl-D ends it")
         terminal.type("\x04")
         assert terminal.wait_end() == 0

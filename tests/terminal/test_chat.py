@@ -4,7 +4,7 @@ import re
 import signal
 import stat
 
-from terminal_screen import READY, Folder
+from terminal_screen import READY, Folder, Terminal
 
 _ECHO = {"do": [{"say": "You said **${prompt}**."}]}
 _WRITE = {"call": "write_file", "input": {"path": "new.txt", "content": "hello\n"}}
@@ -158,12 +158,12 @@ def test_what_is_typed_before_the_chat_is_up_is_the_first_prompt(folder: Folder)
 
 def test_all_that_is_typed_before_the_chat_is_up_counts(folder: Folder) -> None:
     folder.script(_ECHO)
-    chat = folder.terminal(*folder.command())
-    chat.type("one\rtwo\rthr")
-    chat.wait_for("^❯ thr$")
-    chat.enter("ee")
-    chat.wait_for("^  You said three.")
-    assert "  You said one.\n\n❯ two\n\n  You said two.\n\n❯ three\n\n  You said three." in chat.text
+    with Terminal(*folder.command(), cwd=folder.path, from_scratch=True) as chat:
+        chat.type("one\rtwo\rthr")
+        chat.wait_for("^❯ thr$")
+        chat.enter("ee")
+        chat.wait_for("^  You said three.")
+        assert "  You said one.\n\n❯ two\n\n  You said two.\n\n❯ three\n\n  You said three." in chat.text
 
 
 def test_what_is_typed_during_an_answer_is_the_next_prompt(folder: Folder) -> None:

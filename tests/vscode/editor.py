@@ -12,6 +12,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
+from dragoman.cli.vscode import _OPTIONS as CONNECTION
+from dragoman.config import load
+from dragoman.frontends.vscode.server import VsCodeServer
 from dragoman.jsonrpc import (
     METHOD_NOT_FOUND,
     ErrorResponse,
@@ -22,9 +25,11 @@ from dragoman.jsonrpc import (
     RpcReply,
     RpcResponse,
 )
+from dragoman.models import Models
 from dragoman.process import SupervisedProcess
 from fake_agent.demo import COMMAND as DEMO
 from fake_agent.steps import COMMAND
+from memory_peers import memory_pair
 
 __all__ = [
     "DEADLINE_SECONDS",
@@ -33,6 +38,7 @@ __all__ = [
     "Answer",
     "Chat",
     "Editor",
+    "editor_here",
     "editor_in",
     "image",
     "noted",
@@ -318,15 +324,7 @@ async def editor_in(
     folder: Path, *, initialized: bool = True, configured: str = "", **options: object
 ) -> AsyncIterator[tuple[Editor, SupervisedProcess]]:
     """`dragoman vscode` with two models: the demo agent, and the fake agent with these options. `configured` is more TOML."""
-    arguments = json.dumps({"folder": str(folder), **options})
-    demo = [*DEMO, "--pace", "instant", "--sessions", str(folder / "sessions")]
-    config = folder / "dragoman.toml"
-    # A JSON string is a TOML string, too.
-    config.write_text(
-        f'[models.demo]\nkind = "acp"\nagent = "demo"\ncommand = {json.dumps(demo)}\n'
-        f'[models.fake]\nkind = "acp"\nagent = "demo"\ncommand = {json.dumps([*COMMAND, arguments])}\n'
-        + configured
-    )
+    config = _configuration(folder, configured, options)
     command = (
         sys.executable,
         "-m",
@@ -343,3 +341,37 @@ async def editor_in(
         if initialized:
             await editor.initialize(folder)
         yield editor, process
+
+
+@asynccontextmanager
+async def editor_here(
+    folder: Path, *, initialized: bool = True, configured: str = "", **options: object
+) -> AsyncIterator[Editor]:
+    """As `editor_in`, with the server in this process. The agents are processes still.
+
+    The server logs nothing to this editor, and does not see that its configuration changes.
+    """
+    models = Models(load(_configuration(folder, configured, options)), folder)
+    server = VsCodeServer(models)
+    editor = Editor()
+    try:
+        ours, _ = memory_pair(server, editor, CONNECTION, PeerOptions(name="dragoman"))
+        if initialized:
+            await editor.initialize(folder)
+        yield editor
+        ours.close("the test is over")
+    finally:
+        await server.close()
+
+
+def _configuration(folder: Path, configured: str, options: dict[str, object]) -> Path:
+    arguments = json.dumps({"folder": str(folder), **options})
+    demo = [*DEMO, "--pace", "instant", "--sessions", str(folder / "sessions")]
+    config = folder / "dragoman.toml"
+    # A JSON string is a TOML string, too.
+    config.write_text(
+        f'[models.demo]\nkind = "acp"\nagent = "demo"\ncommand = {json.dumps(demo)}\n'
+        f'[models.fake]\nkind = "acp"\nagent = "demo"\ncommand = {json.dumps([*COMMAND, arguments])}\n'
+        + configured
+    )
+    return config

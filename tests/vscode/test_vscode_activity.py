@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from vscode.editor import Answer, Chat, editor_in
+from vscode.editor import Answer, Chat, editor_here
 
 _STEPS = json.dumps(
     [
@@ -44,7 +44,7 @@ def _types(answer: Answer) -> set[str]:
 
 
 async def test_an_editor_that_declares_activity_gets_steps_plans_and_usage_as_parts(tmp_path: Path) -> None:
-    async with editor_in(tmp_path, initialized=False) as (editor, _):
+    async with editor_here(tmp_path, initialized=False) as editor:
         await editor.initialize(tmp_path, activity=True)
         answer = await Chat(editor, "fake").say(_STEPS)
         activities = _of_type(answer, "activity")
@@ -62,7 +62,7 @@ async def test_an_editor_that_declares_activity_gets_steps_plans_and_usage_as_pa
 
 
 async def test_an_editor_that_does_not_declare_activity_gets_it_as_thinking(tmp_path: Path) -> None:
-    async with editor_in(tmp_path) as (editor, _):
+    async with editor_here(tmp_path) as editor:
         answer = await Chat(editor, "fake").say(_STEPS)
         assert not _types(answer) & _STRUCTURE
         thought = "".join(part["value"] for part in _of_type(answer, "thinking"))
@@ -72,7 +72,7 @@ async def test_an_editor_that_does_not_declare_activity_gets_it_as_thinking(tmp_
 
 async def test_each_request_of_one_chat_says_whether_it_takes_activities(tmp_path: Path) -> None:
     """VS Code's own chat and the extension's participant ask through one connection."""
-    async with editor_in(tmp_path, initialized=False) as (editor, _):
+    async with editor_here(tmp_path, initialized=False) as editor:
         await editor.initialize(tmp_path, activity=True)
         chat = Chat(editor, "fake", options={"modelOptions": {"_dragomanActivity": False}})
         built_in = await chat.say(_STEPS)
@@ -85,13 +85,13 @@ async def test_each_request_of_one_chat_says_whether_it_takes_activities(tmp_pat
 
 
 async def test_a_mark_without_the_feature_changes_nothing(tmp_path: Path) -> None:
-    async with editor_in(tmp_path) as (editor, _):
+    async with editor_here(tmp_path) as editor:
         chat = Chat(editor, "fake", options={"modelOptions": {"_dragomanActivity": True}})
         assert not _types(await chat.say(_STEPS)) & _STRUCTURE
 
 
 async def test_data_parts_of_activities_in_a_history_are_not_looked_at(tmp_path: Path) -> None:
-    async with editor_in(tmp_path) as (editor, _):
+    async with editor_here(tmp_path) as editor:
         chat = Chat(editor)
         await chat.say("hello")
         # Without its marker the history alone identifies the chat.
@@ -106,7 +106,7 @@ async def test_data_parts_of_activities_in_a_history_are_not_looked_at(tmp_path:
 
 
 async def test_the_tags_of_a_model_name_what_it_can_do(tmp_path: Path) -> None:
-    async with editor_in(tmp_path) as (editor, _):
+    async with editor_here(tmp_path) as editor:
         models = (await editor.ask("lm/provideLanguageModelChatInformation", {"silent": True}))["models"]
         tags = {model["id"]: set(model["tags"]) for model in models}
         assert tags["demo"] == {"agent", "permissions", "thinking", "tools", "images"}

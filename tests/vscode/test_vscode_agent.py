@@ -12,7 +12,7 @@ import pytest
 from dragoman.jsonrpc import REQUEST_CANCELLED, ErrorResponse, RemoteError, RpcReply
 from fake_agent.steps import COMMAND, prompt
 from faults.world import is_alive, until
-from vscode.editor import Chat, Editor, editor_in, noted, soon
+from vscode.editor import Chat, Editor, editor_here, noted, soon
 
 _MODES = {
     "currentModeId": "default",
@@ -59,7 +59,7 @@ async def _offer(editor: Editor, *, look: bool = False) -> dict[str, Any]:
 
 
 async def test_a_mode_and_a_model_are_set_before_the_prompt_and_only_once(tmp_path: Path) -> None:
-    async with editor_in(tmp_path, state=_STATE) as (editor, _):
+    async with editor_here(tmp_path, state=_STATE) as editor:
         chat = _chosen(editor, mode="plan", model="opus", fast=True)
         assert (await chat.say("hello")).text == 'echo: ["hello"]'
         await chat.say("again")
@@ -70,7 +70,7 @@ async def test_a_mode_and_a_model_are_set_before_the_prompt_and_only_once(tmp_pa
 
 
 async def test_without_a_choice_the_session_gets_back_what_it_had(tmp_path: Path) -> None:
-    async with editor_in(tmp_path, state=_STATE) as (editor, _):
+    async with editor_here(tmp_path, state=_STATE) as editor:
         chat = _chosen(editor, mode="plan", model="opus")
         await chat.say("hello")
         chat.options = {}
@@ -80,7 +80,7 @@ async def test_without_a_choice_the_session_gets_back_what_it_had(tmp_path: Path
 
 async def test_a_mode_that_the_agent_left_itself_is_set_again(tmp_path: Path) -> None:
     left = {"sessionUpdate": "current_mode_update", "currentModeId": "default"}
-    async with editor_in(tmp_path, state=_STATE) as (editor, _):
+    async with editor_here(tmp_path, state=_STATE) as editor:
         chat = _chosen(editor, mode="plan")
         await chat.say(prompt(["update", left], ["say", "done"]))
         await chat.say("on")
@@ -92,7 +92,7 @@ def _sent(folder: Path) -> list[str]:
 
 
 async def test_an_option_that_the_agent_does_not_have_is_told_in_one_line_and_once(tmp_path: Path) -> None:
-    async with editor_in(tmp_path, state=_STATE) as (editor, _):
+    async with editor_here(tmp_path, state=_STATE) as editor:
         chat = _chosen(editor, depth="deep")
         answer = await chat.say("hello")
         [told] = [line for line in answer.text.splitlines() if "did not take" in line]
@@ -111,7 +111,7 @@ async def test_an_option_that_the_agent_does_not_have_is_told_in_one_line_and_on
 async def test_a_value_that_cannot_be_set_fails_the_turn(
     tmp_path: Path, chosen: dict[str, object], said: tuple[str, ...]
 ) -> None:
-    async with editor_in(tmp_path, state=_STATE, takes_not=["plan"]) as (editor, _):
+    async with editor_here(tmp_path, state=_STATE, takes_not=["plan"]) as editor:
         chat = _chosen(editor, **chosen)
         for text in ("hello", "again"):
             failed = await chat.begin(text).settled()
@@ -125,7 +125,7 @@ async def test_a_value_that_cannot_be_set_fails_the_turn(
 
 
 async def test_no_prompt_is_sent_in_a_mode_that_the_user_has_left(tmp_path: Path) -> None:
-    async with editor_in(tmp_path, state=_STATE, takes_not=["default"]) as (editor, _):
+    async with editor_here(tmp_path, state=_STATE, takes_not=["default"]) as editor:
         chat = _chosen(editor, mode="yolo")
         await chat.say("hello")
         chat.options = {}
@@ -154,7 +154,7 @@ async def test_a_value_that_the_agent_reports_counts_more_than_its_answer(
     tmp_path: Path, chosen: dict[str, object], said: str
 ) -> None:
     """It answers that the value is set, and reports that it has another one."""
-    async with editor_in(tmp_path, state=_STATE, swaps={"plan": "yolo", "opus": "small"}) as (editor, _):
+    async with editor_here(tmp_path, state=_STATE, swaps={"plan": "yolo", "opus": "small"}) as editor:
         chat = _chosen(editor, **chosen)
         for text in ("hello", "again"):
             failed = await chat.begin(text).settled()
@@ -173,7 +173,7 @@ async def test_a_mode_that_the_user_has_left_and_the_agent_reports_again_is_left
 ) -> None:
     again = {"sessionUpdate": "current_mode_update", "currentModeId": "yolo"}
     own = {"sessionUpdate": "current_mode_update", "currentModeId": "plan"}
-    async with editor_in(tmp_path, state=_STATE) as (editor, _):
+    async with editor_here(tmp_path, state=_STATE) as editor:
         chat = _chosen(editor, mode="yolo")
         await chat.say("hello")
         chat.options = {}
@@ -189,7 +189,7 @@ async def test_a_mode_that_the_agent_does_not_report_is_set_once_and_cannot_be_l
     tmp_path: Path,
 ) -> None:
     """What it had before is not known. So there is nothing to go back to, and no prompt is sent."""
-    async with editor_in(tmp_path) as (editor, _):
+    async with editor_here(tmp_path) as editor:
         chat = _chosen(editor, mode="yolo")
         await chat.say("hello")
         await chat.say("again")
@@ -210,7 +210,7 @@ async def test_a_configured_value_that_the_agent_does_not_keep_is_an_error(
 ) -> None:
     agent = json.dumps({"folder": str(tmp_path), "state": _STATE, "swaps": {"plan": "yolo", "opus": "small"}})
     model = f'[models.strict]\nkind = "acp"\nagent = "demo"\ncommand = {json.dumps([*COMMAND, agent])}\n{configured}\n'
-    async with editor_in(tmp_path, configured=model) as (editor, _):
+    async with editor_here(tmp_path, configured=model) as editor:
         failed = await Chat(editor, "strict").begin("hello").settled()
         assert failed.kind == "bad_request"
         assert "reports" in failed.error.error.message
@@ -219,7 +219,7 @@ async def test_a_configured_value_that_the_agent_does_not_keep_is_an_error(
 
 
 async def test_a_prompt_that_is_cancelled_before_its_mode_is_set_is_not_sent(tmp_path: Path) -> None:
-    async with editor_in(tmp_path, state=_STATE, lost=["default"]) as (editor, _):
+    async with editor_here(tmp_path, state=_STATE, lost=["default"]) as editor:
         chat = _chosen(editor, mode="yolo")
         await chat.say("hello")
         chat.options = {}
@@ -233,7 +233,7 @@ async def test_a_prompt_that_is_cancelled_before_its_mode_is_set_is_not_sent(tmp
 
 
 async def test_the_editor_learns_what_the_agent_offers_and_remembers_it(tmp_path: Path) -> None:
-    async with editor_in(tmp_path, state=_STATE, commands=_COMMANDS) as (editor, _):
+    async with editor_here(tmp_path, state=_STATE, commands=_COMMANDS) as editor:
         [before] = [model for model in await _models(editor) if model["id"] == "fake"]
         assert "configurationSchema" not in before
         assert await _offer(editor) == {}
@@ -256,7 +256,7 @@ async def test_the_editor_learns_what_the_agent_offers_and_remembers_it(tmp_path
         assert schema["mode"]["enum"] == ["default", "plan", "yolo"]
         assert schema["mode"]["enumDescriptions"][2] == "Bypasses all permission checks"
         assert "default" not in schema["mode"]
-    async with editor_in(tmp_path, state=_STATE, commands=_COMMANDS) as (editor, _):
+    async with editor_here(tmp_path, state=_STATE, commands=_COMMANDS) as editor:
         started = len(noted(tmp_path, "started"))
         assert await _offer(editor) == offer
         assert len(noted(tmp_path, "started")) == started
@@ -269,7 +269,7 @@ async def _models(editor: Editor) -> list[dict[str, Any]]:
 
 
 async def test_options_are_known_before_the_first_prompt_if_the_user_asks(tmp_path: Path) -> None:
-    async with editor_in(tmp_path, state=_STATE, commands=_COMMANDS, close=True) as (editor, _):
+    async with editor_here(tmp_path, state=_STATE, commands=_COMMANDS, close=True) as editor:
         offer = await _offer(editor, look=True)
         assert [option["id"] for option in offer["options"]] == ["mode", "model", "fast"]
         assert [command["name"] for command in offer["commands"]] == ["review", "status"]
@@ -278,7 +278,7 @@ async def test_options_are_known_before_the_first_prompt_if_the_user_asks(tmp_pa
 
 
 async def test_a_command_is_the_first_thing_that_the_agent_reads(tmp_path: Path) -> None:
-    async with editor_in(tmp_path, commands=_COMMANDS) as (editor, _):
+    async with editor_here(tmp_path, commands=_COMMANDS) as editor:
         context = {"role": "system", "content": [{"type": "text", "value": "The editor is dark."}]}
         chat = Chat(editor, "fake", history=[context])
         await chat.say("hello")
@@ -300,7 +300,7 @@ _OWN = {"id": "key", "name": "With the key", "description": "It has one"}
 async def test_the_ways_to_log_in_are_known_after_the_error(tmp_path: Path) -> None:
     done = tmp_path / "logged-in"
     methods = [_TERMINAL, _NAMED, _OWN]
-    async with editor_in(tmp_path, authentication=methods, login_file=str(done)) as (editor, _):
+    async with editor_here(tmp_path, authentication=methods, login_file=str(done)) as editor:
         chat = Chat(editor, "fake")
         refused = await chat.begin("hello").settled()
         assert refused.kind == "auth_required"
@@ -318,7 +318,7 @@ async def test_the_ways_to_log_in_are_known_after_the_error(tmp_path: Path) -> N
 
 
 async def test_a_login_that_the_agent_does_itself_holds_for_the_next_prompt(tmp_path: Path) -> None:
-    async with editor_in(tmp_path, authentication=[_OWN], login="key") as (editor, _):
+    async with editor_here(tmp_path, authentication=[_OWN], login="key") as editor:
         chat = Chat(editor, "fake")
         assert (await chat.begin("hello").settled()).kind == "auth_required"
         assert await editor.ask("agent/login", {"modelId": "fake", "methodId": "key"}) == {}
@@ -333,7 +333,7 @@ async def test_a_wait_for_the_agent_can_be_cancelled_and_its_process_ends(
 ) -> None:
     asked = "authenticate" if method == "agent/login" else "initialize"
     start = "" if method == "agent/login" else "hang"
-    async with editor_in(tmp_path, authentication=[_OWN], lost=["key"], start=start) as (editor, _):
+    async with editor_here(tmp_path, authentication=[_OWN], lost=["key"], start=start) as editor:
         replies: list[RpcReply] = []
         params = {"modelId": "fake", "methodId": "key", "look": True}
         request = editor.peer.call(method, params, replies.append)
@@ -347,7 +347,7 @@ async def test_a_wait_for_the_agent_can_be_cancelled_and_its_process_ends(
 
 
 async def test_a_login_is_found_before_any_prompt(tmp_path: Path) -> None:
-    async with editor_in(tmp_path, authentication=[_TERMINAL], login="shell") as (editor, _):
+    async with editor_here(tmp_path, authentication=[_TERMINAL], login="shell") as editor:
         [shell] = (await editor.ask("agent/logins", {"modelId": "fake"}))["logins"]
         assert shell["name"] == "Log in here"
 
@@ -355,7 +355,7 @@ async def test_a_login_is_found_before_any_prompt(tmp_path: Path) -> None:
 async def test_the_context_meter_shows_what_the_agent_reported(tmp_path: Path) -> None:
     cost = {"amount": 0.25, "currency": "USD"}
     used = {"sessionUpdate": "usage_update", "used": 53_000, "size": 200_000, "cost": cost}
-    async with editor_in(tmp_path) as (editor, _):
+    async with editor_here(tmp_path) as editor:
         await _models(editor)
         answer = await Chat(editor, "fake").say(prompt(["update", used], ["say", "done"]))
         [usage] = [part for part in answer.parts if part.get("mimeType") == "usage"]

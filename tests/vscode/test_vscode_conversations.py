@@ -9,7 +9,7 @@ import pytest
 
 from dragoman.jsonrpc import RemoteError
 from fake_agent.steps import prompt
-from vscode.editor import Chat, Editor, editor_in, noted, soon
+from vscode.editor import Chat, Editor, editor_here, editor_in, noted, soon
 
 
 async def _listed(editor: Editor) -> list[dict[str, Any]]:
@@ -18,7 +18,7 @@ async def _listed(editor: Editor) -> list[dict[str, Any]]:
 
 
 async def test_a_conversation_is_listed_and_shown(tmp_path: Path) -> None:
-    async with editor_in(tmp_path) as (editor, _):
+    async with editor_here(tmp_path) as editor:
         assert await _listed(editor) == []
         await Chat(editor, "fake").say("Where is the milk?")
         [row] = await _listed(editor)
@@ -30,7 +30,7 @@ async def test_a_conversation_is_listed_and_shown(tmp_path: Path) -> None:
 
 
 async def test_conversations_of_other_folders_are_not_this_editors(tmp_path: Path) -> None:
-    async with editor_in(tmp_path) as (editor, _):
+    async with editor_here(tmp_path) as editor:
         await Chat(editor, "fake").say("Where is the milk?")
         [row] = await _listed(editor)
         editor.peer.notify("workspace/didChangeFolders", {"workspaceFolders": [str(tmp_path / "other")]})
@@ -60,7 +60,7 @@ async def _states(editor: Editor, *wanted: str) -> None:
 
 
 async def test_the_editor_is_told_when_its_list_has_changed(tmp_path: Path) -> None:
-    async with editor_in(tmp_path) as (editor, _):
+    async with editor_here(tmp_path) as editor:
         chat = Chat(editor, "fake")
         await _states(editor)
         await chat.say("Where is the milk?")
@@ -75,7 +75,7 @@ async def test_the_editor_is_told_when_its_list_has_changed(tmp_path: Path) -> N
 
 
 async def test_an_editor_that_does_not_read_the_list_again_is_told_once(tmp_path: Path) -> None:
-    async with editor_in(tmp_path) as (editor, _):
+    async with editor_here(tmp_path) as editor:
         chat = Chat(editor, "fake")
         await chat.say("No list was read yet.")
         await _listed(editor)
@@ -91,7 +91,7 @@ async def test_an_editor_that_does_not_read_the_list_again_is_told_once(tmp_path
 
 
 async def test_what_another_process_stores_is_news_as_well(tmp_path: Path) -> None:
-    async with editor_in(tmp_path) as (editor, _), editor_in(tmp_path) as (other, _):
+    async with editor_here(tmp_path) as editor, editor_in(tmp_path) as (other, _):
         await _states(editor)
         await Chat(other, "fake").say("Where is the milk?")
         while not await _listed(editor):
@@ -120,7 +120,7 @@ async def test_a_conversation_goes_on_after_a_restart_with_the_agents_memory(tmp
 
 async def test_without_stored_content_a_conversation_still_goes_on(tmp_path: Path) -> None:
     metadata = "[journal]\ncontent = 'metadata'\n"
-    async with editor_in(tmp_path, resume=True, configured=metadata) as (editor, _):
+    async with editor_here(tmp_path, resume=True, configured=metadata) as editor:
         await Chat(editor, "fake").say(prompt(["say", "It is white."]))
         [row] = await _listed(editor)
         shown = await editor.ask("conversations/show", {"id": row["id"]})
@@ -133,7 +133,7 @@ async def test_without_stored_content_a_conversation_still_goes_on(tmp_path: Pat
 
 
 async def test_a_conversation_is_deleted_unless_it_is_under_way(tmp_path: Path) -> None:
-    async with editor_in(tmp_path) as (editor, _):
+    async with editor_here(tmp_path) as editor:
         chat = Chat(editor, "fake")
         await chat.say("hello")
         running = chat.begin(prompt(["say", "so"], ["hang"]))

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from fake_agent.steps import open_gate, prompt
-from vscode.editor import PERMISSIONS, Chat, editor_in
+from vscode.editor import PERMISSIONS, Chat, editor_here, editor_in
 
 
 async def test_settings_change_under_an_answer_which_goes_on(tmp_path: Path) -> None:
@@ -35,7 +35,7 @@ async def test_agents_do_not_inherit_the_editors_own_variables(
     monkeypatch.setenv("ELECTRON_RUN_AS_NODE", "1")
     monkeypatch.setenv("VSCODE_IPC_HOOK", "/run/hook")
     monkeypatch.setenv("FOR_THE_AGENT", "yes")
-    async with editor_in(tmp_path) as (editor, _):
+    async with editor_here(tmp_path) as editor:
         chat = Chat(editor, tools=PERMISSIONS)
         asked = await chat.say("!run env")
         [call] = asked.calls
