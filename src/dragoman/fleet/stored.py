@@ -12,12 +12,12 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 import nats.errors
 import nats.js.errors
-from nats.js.api import RawStreamMsg
+from nats.js.api import RawStreamMsg, StreamInfo
 
 from dragoman.fleet.connection import FleetConnection, FleetUnavailable, NoAnswer, NobodyThere, Received
 
@@ -27,7 +27,6 @@ __all__ = [
     "TIME",
     "RefusedByServer",
     "StoredMessage",
-    "StreamInfo",
     "WrongSequence",
     "any_stored",
     "erase",
@@ -223,74 +222,39 @@ async def _subjects_of(connection: FleetConnection, stream: str, subjects: str) 
     """All subjects with messages that fit."""
     found: dict[str, int] = {}
     while True:
-        info = await stream_info(connection, stream, subjects, len(found))
-        if info is None:
+        described = await stream_info(connection, stream, subjects, len(found))
+        if described is None:
             raise _no_stream(stream)
-        found |= info.state.subjects
-        if not info.state.subjects or len(found) >= info.total:
+        info, total = described
+        page = info.state.subjects or {}
+        found |= page
+        if not page or len(found) >= total:
             return list(found)
-
-
-class _StreamState(msgspec.Struct, frozen=True):
-    messages: int = 0
-    bytes: int = 0
-    # How many messages each subject has: one page of them.
-    subjects: dict[str, int] = {}
-
-
-class _StreamConfig(msgspec.Struct, frozen=True):
-    num_replicas: int = 1
-
-
-class _Peer(msgspec.Struct, frozen=True):
-    name: str = ""
-    offline: bool = False
-    lag: int = 0
-
-
-class _Cluster(msgspec.Struct, frozen=True):
-    leader: str | None = None
-    replicas: tuple[_Peer, ...] = ()
-
-
-class _ApiError(msgspec.Struct, frozen=True):
-    code: int = 0
-    description: str = ""
-
-
-class StreamInfo(msgspec.Struct, frozen=True):
-    """What JetStream says of a stream, as far as it is used here."""
-
-    state: _StreamState = _StreamState()
-    config: _StreamConfig = _StreamConfig()
-    cluster: _Cluster = _Cluster()
-    # How many subjects fit, on all pages.
-    total: int = 0
-    error: _ApiError | None = None
 
 
 async def stream_info(
     connection: FleetConnection, stream: str, subjects: str, offset: int, seconds: float = ANSWER_SECONDS
-) -> StreamInfo | None:
-    """The state of a stream, with the subjects that fit, from this one on. None: there is no such stream.
+) -> tuple[StreamInfo, int] | None:
+    """The state of a stream with the subjects that fit, from this one on; and how many fit. None: there is no such stream.
 
     Raises `NoAnswer` or `FleetUnavailable`.
     """
     request = json.dumps({"subjects_filter": subjects, "offset": offset}).encode()
-    try:
-        answer = await connection.request(f"{connection.api}.STREAM.INFO.{stream}", request, seconds)
-        info = msgspec.json.decode(answer, type=StreamInfo)
-    except NobodyThere as error:
-        raise FleetUnavailable("NATS has no JetStream, or this account may not use it.") from error
-    except msgspec.MsgspecError as error:
-        raise FleetUnavailable(
-            f"JetStream describes {stream} in a form that is not known: {error}."
-        ) from error
-    if info.error is None:
-        return info
-    if info.error.code != _NOT_FOUND:
-        raise FleetUnavailable(f"JetStream refuses: {info.error.description}.")
-    return None
+    with naming_errors(f"{stream} could not be looked at within {seconds:g} seconds"):
+        try:
+            data = await connection.request(f"{connection.api}.STREAM.INFO.{stream}", request, seconds)
+            answer = msgspec.json.decode(data, type=dict[str, Any])
+            if "error" in answer:
+                nats.js.errors.APIError.from_error(answer["error"])
+            return StreamInfo.from_response(answer), answer.get("total", 0)
+        except NobodyThere as error:
+            raise FleetUnavailable("NATS has no JetStream, or this account may not use it.") from error
+        except nats.js.errors.NotFoundError:
+            return None
+        except (msgspec.MsgspecError, TypeError) as error:
+            raise FleetUnavailable(
+                f"JetStream describes {stream} in a form that is not known: {error}."
+            ) from error
 
 
 def _no_stream(stream: str) -> FleetUnavailable:
