@@ -23,7 +23,6 @@ asked for.
 from __future__ import annotations
 
 import asyncio
-import time
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -44,6 +43,7 @@ from dragoman.fleet.stored import (
     nearest_stored,
     next_stored,
     put,
+    through_election,
 )
 from dragoman.fleet.subjects import RESPONSE_SUBJECTS, RESPONSES, subject_token
 from dragoman.store.errors import DamagedEntry, JournalStoreError
@@ -65,9 +65,6 @@ _USE_INTERVAL = timedelta(days=1)
 _MOST_USES = 20_000
 # No id of ours is longer. A client may ask for any.
 _MOST_ID = 128
-# An election of the stream's leader takes up to eight seconds.
-_PATIENCE_SECONDS = 10.0
-_RETRY_SECONDS = 0.25
 # Each failed try means that another gateway has changed the same response.
 _MOST_TRIES = 20
 # Conversations that are looked at for one item, before the newest are chosen.
@@ -366,22 +363,21 @@ class JetStreamResponses:
 
     async def _put(self, subject: str, data: bytes, *, expected: int | None = None) -> int:
         """Store a message, and wait while the stream has no leader. Raises `WrongSequence`."""
-        deadline = time.monotonic() + _PATIENCE_SECONDS
-        is_repeated = False
-        while True:
+        tries = 0
+
+        async def stored() -> int:
+            nonlocal tries
+            tries += 1
             try:
                 return await put(self._connection, subject, data, expected=expected)
-            except (NoAnswer, FleetUnavailable):
-                if not self._connection.is_connected or time.monotonic() > deadline:
-                    raise
             except WrongSequence:
                 # What got no answer may have been stored.
-                last = await last_stored(self._connection, RESPONSES, subject) if is_repeated else None
+                last = await last_stored(self._connection, RESPONSES, subject) if tries > 1 else None
                 if last is None or last.data != data:
                     raise
                 return last.sequence
-            is_repeated = True
-            await asyncio.sleep(_RETRY_SECONDS)
+
+        return await through_election(stored, lambda: self._connection.is_connected)
 
     async def _erase_all(self, subjects: str) -> None:
         async for message in self._messages(subjects):
