@@ -161,8 +161,6 @@ class _Signals:
             return self._was_interrupted
         finally:
             await end()
-            for number in (signal.SIGINT, signal.SIGTERM):
-                loop.remove_signal_handler(number)
 
     def _take(self, number: signal.Signals) -> None:
         self._was_interrupted |= number == signal.SIGINT

@@ -42,7 +42,7 @@ class LocalServer:
 async def local_server(folder: FleetFolder, port: int) -> AsyncIterator[LocalServer]:
     """Run a server with JetStream on loopback, with the accounts of this folder. Port 0: one that is free.
 
-    Raises `FleetUnavailable`, `FolderInUse` or `OSError`.
+    Raises `FleetUnavailable` or `OSError`.
     """
     program = _program()
     with folder.in_use():
