@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 import msgspec
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from dragoman.fleet.stored import StoredMessage
 from dragoman.fleet.subjects import JOURNAL_SUBJECTS, subject_token
@@ -158,22 +158,7 @@ class JournalHead(msgspec.Struct, frozen=True, omit_defaults=True):
         ]
 
     def shown(self, owner: str) -> JournalInfo:
-        info = self.info
-        return JournalInfo(
-            info.id,
-            info.kind,
-            info.model,
-            info.workspace,
-            info.connection,
-            info.title,
-            info.parent,
-            info.started_at,
-            info.used_at,
-            self.last,
-            owner,
-            info.program,
-            self.node,
-        )
+        return JournalInfo(**asdict(self.info), sequence=self.last, owner=owner, last_node=self.node)
 
 
 @dataclass(frozen=True, slots=True)

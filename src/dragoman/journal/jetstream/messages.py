@@ -23,9 +23,9 @@ from dragoman.fleet.stored import (
     heads_of_all,
     last_of_each,
     last_stored,
+    message_at,
     put,
     stored_after,
-    stored_at,
 )
 from dragoman.fleet.subjects import JOURNAL_SUBJECTS, JOURNALS
 from dragoman.journal.events import JournalEntry, UnreadableJournal
@@ -42,8 +42,6 @@ _ROOM = 1_024
 # A replica may lag behind the leader that acknowledged a write. Usually by less than a millisecond.
 _LAG_SECONDS = 2.0
 _LAG_LOOK_SECONDS = 0.005
-# How many journals' heads one request reads. Each comes with its content.
-_HEADS_AT_ONCE = 64
 
 
 @contextmanager
@@ -71,12 +69,8 @@ class JournalMessages:
 
     async def heads(self, journals: Sequence[str]) -> dict[str, KnownHead]:
         """Those of the journals that exist and can be read, deleted ones included."""
-        found: dict[str, KnownHead] = {}
-        for start in range(0, len(journals), _HEADS_AT_ONCE):
-            subjects = [journal_subject(each) for each in journals[start : start + _HEADS_AT_ONCE]]
-            for known in self._readable(await last_of_each(self._connection, JOURNALS, subjects)):
-                found[known.head.info.id] = known
-        return found
+        found = await last_of_each(self._connection, JOURNALS, [journal_subject(each) for each in journals])
+        return {known.head.info.id: known for known in self._readable(found)}
 
     async def all_heads(self) -> list[KnownHead]:
         """Those of all journals that can be read, without the deleted ones, but those that are being erased."""
@@ -113,11 +107,9 @@ class JournalMessages:
         return head.entries(b"".join(chunks))
 
     async def _chunk(self, sequence: int) -> bytes:
-        limit = time.monotonic() + _LAG_SECONDS
-        while (found := await stored_at(self._connection, JOURNALS, sequence)) is None:
-            if time.monotonic() >= limit:
-                raise UnreadableJournal(f"message {sequence}, which has a part of it, is gone")
-            await asyncio.sleep(_LAG_LOOK_SECONDS)
+        found = await message_at(self._connection, JOURNALS, sequence)
+        if found is None:
+            raise UnreadableJournal(f"message {sequence}, which has a part of it, is gone")
         return found.data
 
     async def put(
