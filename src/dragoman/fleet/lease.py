@@ -21,7 +21,7 @@ from dataclasses import dataclass
 import msgspec
 
 from dragoman.fleet.connection import FleetConnection, FleetUnavailable, NoAnswer
-from dragoman.fleet.stored import ANSWER_SECONDS, StoredMessage, WrongSequence, heads_of_all, last_stored, put
+from dragoman.fleet.stored import ANSWER_SECONDS, StoredMessage, StoredStream, WrongSequence
 from dragoman.fleet.subjects import LEASE_SUBJECTS, LEASES
 from dragoman.process.deadline import boot_seconds
 
@@ -123,6 +123,7 @@ class NodeLease:
         self.fenced = asyncio.Event()
         self.renewal_seconds = 0.0
         self._connection = connection
+        self._stream = StoredStream(connection, LEASES)
         self._record = LeaseRecord(self.incarnation, role, socket.gethostname())
         self._times = times
         self._clock = clock
@@ -228,7 +229,7 @@ class NodeLease:
             while (found := await self._find())[0] is not None and found[0].incarnation == self.incarnation:
                 with suppress(WrongSequence):
                     given_back = msgspec.json.encode(LeaseRecord(""))
-                    await put(self._connection, self._subject, given_back, expected=found[1], ttl=1)
+                    await self._stream.put(self._subject, given_back, expected=found[1], ttl=1)
 
     # Renewing.
 
@@ -276,8 +277,7 @@ class NodeLease:
     async def _put(self, expected: int) -> bool:
         """Write the record. False: another one has the name, or what was expected is gone. Raises `FleetUnavailable`."""
         try:
-            self._sequence = await put(
-                self._connection,
+            self._sequence = await self._stream.put(
                 self._subject,
                 msgspec.json.encode(self._record),
                 expected=expected,
@@ -329,7 +329,7 @@ async def live_leases(connection: FleetConnection) -> dict[str, tuple[LeaseRecor
     A replica may answer: it is for people and choices, not for take-overs.
     """
     found: dict[str, tuple[LeaseRecord, StoredMessage]] = {}
-    for stored in await heads_of_all(connection, LEASES, f"{LEASE_SUBJECTS}.*"):
+    for stored in await StoredStream(connection, LEASES).last_of_all(f"{LEASE_SUBJECTS}.*"):
         try:
             record = _record(stored)
         except FleetUnavailable as error:
@@ -344,7 +344,7 @@ async def _find(
     connection: FleetConnection, node: str, seconds: float = ANSWER_SECONDS
 ) -> tuple[LeaseRecord | None, int]:
     """The lease, if there is one, and the sequence number with which it can be replaced."""
-    stored = await last_stored(connection, LEASES, f"{LEASE_SUBJECTS}.{node}", seconds)
+    stored = await StoredStream(connection, LEASES).last(f"{LEASE_SUBJECTS}.{node}", seconds)
     if stored is None:
         return None, 0
     return _record(stored), stored.sequence

@@ -13,7 +13,7 @@ from nats.js.errors import NotFoundError
 from dragoman.conversations.ids import KEY_BYTES
 from dragoman.fleet.connection import FleetConnection, FleetUnavailable, NoAnswer
 from dragoman.fleet.responses import responses_stream
-from dragoman.fleet.stored import WrongSequence, last_stored, naming_errors, put
+from dragoman.fleet.stored import StoredStream, WrongSequence, naming_errors
 from dragoman.fleet.subjects import (
     AUDIT,
     AUDIT_SUBJECTS,
@@ -119,9 +119,10 @@ async def _check_stream(connection: FleetConnection, name: str) -> None:
 
 async def signing_key(connection: FleetConnection) -> bytes:
     """The key for markers and call ids. All workers have the same: the first makes it. Raises `FleetUnavailable`."""
+    stream = StoredStream(connection, SECRETS)
     try:
         while True:
-            stored = await last_stored(connection, SECRETS, SIGNING_KEY)
+            stored = await stream.last(SIGNING_KEY)
             if stored is not None:
                 if len(stored.data) != KEY_BYTES:
                     raise FleetUnavailable(
@@ -129,7 +130,7 @@ async def signing_key(connection: FleetConnection) -> bytes:
                     )
                 return stored.data
             try:
-                await put(connection, SIGNING_KEY, secrets.token_bytes(KEY_BYTES), expected=0)
+                await stream.put(SIGNING_KEY, secrets.token_bytes(KEY_BYTES), expected=0)
             except WrongSequence:
                 # Another worker was faster.
                 continue

@@ -12,7 +12,7 @@ from nats.js.api import ClusterInfo, StreamInfo
 from dragoman.fleet.connection import FleetConnection, FleetUnavailable, NoAnswer
 from dragoman.fleet.lease import LeaseRecord, live_leases
 from dragoman.fleet.messages import STATUS_FORM, NodeStatus
-from dragoman.fleet.stored import TIME, StoredMessage, stream_info
+from dragoman.fleet.stored import TIME, StoredMessage, StoredStream
 from dragoman.fleet.subjects import (
     AUDIT,
     GATEWAY_STATUS,
@@ -104,7 +104,7 @@ async def survey(connection: FleetConnection) -> FleetSurvey:
 def _infos(connection: FleetConnection) -> Iterator[Awaitable[tuple[StreamInfo, int] | None]]:
     """Of all streams; the second of that of the journals is their number."""
     for name in _STREAMS:
-        yield stream_info(connection, name, f"{JOURNAL_SUBJECTS}.*", _PAST_ALL, _API_SECONDS)
+        yield StoredStream(connection, name).info(f"{JOURNAL_SUBJECTS}.*", _PAST_ALL, _API_SECONDS)
 
 
 def _all_of(role: str, leases: Iterable[LeaseReport]) -> Callable[[bytes], bool]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -103,6 +103,10 @@ class JournalHead(msgspec.Struct, frozen=True, omit_defaults=True):
     @property
     def is_deleted(self) -> bool:
         return self.life != ""
+
+    def lives_in(self, incarnations: Mapping[str, str]) -> bool:
+        """Whether the journal's owner is among these: the incarnation of each node that lives."""
+        return bool(self.incarnation) and incarnations.get(self.node) == self.incarnation
 
     def owned_by(self, node: str, incarnation: str, attempt: str) -> JournalHead:
         """The head when this incarnation becomes the owner, or stays it."""

@@ -26,7 +26,7 @@ from msgspec.structs import replace
 from dragoman.fleet.connection import FleetConnection, FleetUnavailable, NoAnswer, Received
 from dragoman.fleet.lease import NodeLease, live_incarnations
 from dragoman.fleet.placement import Place
-from dragoman.fleet.stored import StoredMessage, first_stored, naming_errors, through_election
+from dragoman.fleet.stored import StoredMessage, StoredStream, naming_errors, through_election
 from dragoman.fleet.subjects import INDEX, INDEX_SUBJECTS, JOURNALS, NEWS
 from dragoman.journal.content import is_decision
 from dragoman.journal.event import JournalKind, JournalStarted
@@ -312,9 +312,7 @@ class JetStreamJournals:
             heads = [known.head for known in await self._messages.all_heads()]
             incarnations = await live_incarnations(self._connection)
         found = [
-            head.shown(
-                head.node if head.incarnation and incarnations.get(head.node) == head.incarnation else ""
-            )
+            head.shown(head.node if head.lives_in(incarnations) else "")
             for head in heads
             if not head.is_deleted and head.info.kind in kinds
         ]
@@ -375,12 +373,10 @@ class JetStreamJournals:
 
     async def hinted(self, keys: Sequence[str]) -> list[str]:
         """The ids of conversations that the index has under these keys, those of earlier keys first."""
+        index = StoredStream(self._connection, INDEX)
         with mapping_errors():
             found = await asyncio.gather(
-                *(
-                    first_stored(self._connection, INDEX, f"{INDEX_SUBJECTS}.{key}.*", _MOST_HINTED)
-                    for key in keys
-                )
+                *(index.first(f"{INDEX_SUBJECTS}.{key}.*", _MOST_HINTED) for key in keys)
             )
         subjects = (message.subject for messages in found for message in reversed(messages))
         return list(dict.fromkeys(subject.rpartition(".")[2] for subject in subjects))
