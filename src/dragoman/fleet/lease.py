@@ -122,7 +122,6 @@ class NodeLease:
         self.incarnation = secrets.token_hex(8)
         self.fenced = asyncio.Event()
         self.renewal_seconds = 0.0
-        self._connection = connection
         self._stream = StoredStream(connection, LEASES)
         self._record = LeaseRecord(self.incarnation, role, socket.gethostname())
         self._times = times
@@ -297,7 +296,7 @@ class NodeLease:
 
     async def _find(self) -> tuple[LeaseRecord | None, int]:
         try:
-            return await _find(self._connection, self.node, self._answer_seconds)
+            return await _find(self._stream, self.node, self._answer_seconds)
         except NoAnswer as error:
             raise FleetUnavailable(f"The lease of {self.node} cannot be read.") from error
 
@@ -314,7 +313,7 @@ async def _end(task: asyncio.Task[None]) -> None:
 
 async def find_lease(connection: FleetConnection, node: str) -> LeaseRecord | None:
     """The lease of a node that lives. Raises `FleetUnavailable` or `NoAnswer`."""
-    found, _ = await _find(connection, node)
+    found, _ = await _find(StoredStream(connection, LEASES), node)
     return found
 
 
@@ -341,10 +340,10 @@ async def live_leases(connection: FleetConnection) -> dict[str, tuple[LeaseRecor
 
 
 async def _find(
-    connection: FleetConnection, node: str, seconds: float = ANSWER_SECONDS
+    leases: StoredStream, node: str, seconds: float = ANSWER_SECONDS
 ) -> tuple[LeaseRecord | None, int]:
     """The lease, if there is one, and the sequence number with which it can be replaced."""
-    stored = await StoredStream(connection, LEASES).last(f"{LEASE_SUBJECTS}.{node}", seconds)
+    stored = await leases.last(f"{LEASE_SUBJECTS}.{node}", seconds)
     if stored is None:
         return None, 0
     return _record(stored), stored.sequence

@@ -38,6 +38,8 @@ _SEEN_BY = {
     "worker": (JOURNALS, SNAPSHOTS, INDEX, LEASES),
     "gateway": (JOURNALS, SNAPSHOTS, INDEX, LEASES, RESPONSES, AUDIT),
 }
+# For what JetStream says of a stream when a node starts.
+_ANSWER_SECONDS = 5.0
 # What is kept for a shorter time than this would be gone while it is used.
 _SHORTEST = timedelta(days=1)
 
@@ -104,17 +106,15 @@ async def check_streams(connection: FleetConnection, role: Literal["worker", "ga
 
 async def _check_stream(connection: FleetConnection, name: str) -> None:
     try:
-        with naming_errors(f"{name} was not found in time"):
-            try:
-                await connection.js.stream_info(name)
-            except NotFoundError as error:
-                raise FleetUnavailable(
-                    f"NATS has no stream {name}. Run `dragoman fleet init` with an operator's credentials."
-                ) from error
+        is_there = await StoredStream(connection, name).info("", 0, _ANSWER_SECONDS) is not None
     except NoAnswer as error:
         raise FleetUnavailable(
             f"JetStream does not answer: {name} has no leader now. Try again in some seconds."
         ) from error
+    if not is_there:
+        raise FleetUnavailable(
+            f"NATS has no stream {name}. Run `dragoman fleet init` with an operator's credentials."
+        )
 
 
 async def signing_key(connection: FleetConnection) -> bytes:

@@ -297,10 +297,13 @@ class JetStreamJournals:
 
     async def find(self, journal: str) -> JournalInfo | None:
         with mapping_errors():
-            known = await self._known.load(journal)
-            if known is None or known.head.is_deleted:
-                return None
-            return known.head.shown(known.head.node if await self._known.lives(known.head) else "")
+            return await self._find(journal)
+
+    async def _find(self, journal: str) -> JournalInfo | None:
+        known = await self._known.load(journal)
+        if known is None or known.head.is_deleted:
+            return None
+        return known.head.shown(known.head.node if await self._known.lives(known.head) else "")
 
     async def heads(self, model: str, seen: int | None) -> tuple[int, dict[str, int]] | None:
         """Only of conversations that this node has appended to, or was told to consider."""
@@ -384,17 +387,11 @@ class JetStreamJournals:
     async def place_of(self, journal: str) -> Place | None:
         """Which node has a journal. None: there is no such journal, or it cannot be read."""
         try:
-            return await self._patient(lambda: self._place_of(journal))
+            info = await self._patient(lambda: self._find(journal))
         except UnreadableJournal as error:
             _log.warning("%s has no place: %s", journal, error)
             return None
-
-    async def _place_of(self, journal: str) -> Place | None:
-        known = await self._known.load(journal)
-        if known is None or known.head.is_deleted:
-            return None
-        head = known.head
-        return Place(head.node if await self._known.lives(head) else "", head.node)
+        return None if info is None else Place(info.owner, info.last_node)
 
 
 def _digest(content: bytes) -> bytes:
