@@ -115,15 +115,15 @@ class ConversationFolds:
         )
 
     async def appended(self, known: KnownHead, entries: Sequence[JournalEntry]) -> None:
-        """This node has appended these events: note them, make index entries, and perhaps a snapshot."""
+        """This node has appended these events, one at least: note them, make index entries, and perhaps a snapshot."""
         journal = known.head.info.id
         loaded = self._loaded.get(journal)
         try:
-            if entries and entries[0].sequence == 1:
+            if entries[0].sequence == 1:
                 loaded = self._keep(journal, _Loaded(ConversationFold(journal)))
-            if loaded is not None and entries and loaded.last == entries[0].sequence - 1:
+            if loaded is not None and loaded.last == entries[0].sequence - 1:
                 loaded.take(known.head, known.sequence, entries, known.size)
-            elif entries:
+            else:
                 loaded = await self._load(journal, known.sequence)
             if loaded is None:
                 return
