@@ -117,7 +117,7 @@ async def worker(
             await models.journals.store.release(journal)
 
         async with (
-            QuestionService.serving(connection, name, models.permissions, calls, say_seconds=0.05),
+            QuestionService(connection, name, models.permissions, calls, say_seconds=0.05).serving(),
             served_conversations(connection, name, models.conversations, release),
         ):
             try:

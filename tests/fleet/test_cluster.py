@@ -10,8 +10,9 @@ import pytest
 
 from dragoman.fleet.connection import FleetConnection, FleetUnavailable
 from dragoman.fleet.joining import joined
-from dragoman.fleet.stored import WrongSequence, put
+from dragoman.fleet.stored import StoredStream, WrongSequence
 from dragoman.fleet.streams import signing_key
+from dragoman.fleet.subjects import SNAPSHOTS
 from fleet_faults.cluster import NatsCluster
 
 # Through agents and connections: each takes a second or more.
@@ -34,7 +35,7 @@ async def cluster(tmp_path: Path) -> AsyncIterator[NatsCluster]:
 async def test_of_writers_that_race_for_a_key_one_wins_and_the_others_know_it(cluster: NatsCluster) -> None:
     async def wins(connection: FleetConnection, race: int) -> bool:
         try:
-            await put(connection, f"dg.s.race{race}", b"mine", expected=0)
+            await StoredStream(connection, SNAPSHOTS).put(f"dg.s.race{race}", b"mine", expected=0)
         except WrongSequence:
             return False
         return True

@@ -13,9 +13,9 @@ import pytest
 
 from dragoman.fleet.connection import FleetConnection, FleetUnavailable
 from dragoman.fleet.credentials import FleetKeys, FleetRole
-from dragoman.fleet.stored import put
+from dragoman.fleet.stored import StoredStream
 from dragoman.fleet.streams import make_streams, signing_key
-from dragoman.fleet.subjects import SIGNING_KEY
+from dragoman.fleet.subjects import SECRETS, SIGNING_KEY
 from nats_servers import nats_server
 
 
@@ -40,11 +40,12 @@ async def nodes(tmp_path: Path) -> AsyncIterator[_Nodes]:
 async def test_a_worker_replaces_the_signing_key_by_no_means(nodes: _Nodes) -> None:
     worker = await nodes.node("worker", "thief")
     key = await signing_key(worker)
+    stream = StoredStream(worker, SECRETS)
     for headers in ({}, {"Nats-Rollup": "sub"}, {"Nats-Rollup": "all"}):
         with pytest.raises(FleetUnavailable):
-            await put(worker, SIGNING_KEY, b"x" * len(key), headers=headers)
+            await stream.put(SIGNING_KEY, b"x" * len(key), headers=headers)
     with pytest.raises(FleetUnavailable):
-        await put(worker, SIGNING_KEY, b"x" * len(key), ttl=1)
+        await stream.put(SIGNING_KEY, b"x" * len(key), ttl=1)
     assert await signing_key(await nodes.node("worker", "other")) == key
 
 

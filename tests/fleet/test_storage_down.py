@@ -9,9 +9,9 @@ import pytest
 
 from dragoman.fleet.connection import FleetConnection
 from dragoman.fleet.responses import JetStreamResponses, responses_stream
-from dragoman.fleet.stored import put
+from dragoman.fleet.stored import StoredStream
 from dragoman.fleet.streams import make_streams
-from dragoman.fleet.subjects import RESPONSE_SUBJECTS, subject_token
+from dragoman.fleet.subjects import RESPONSE_SUBJECTS, RESPONSES, subject_token
 from dragoman.frontends.http.errors import ApiError
 from dragoman.frontends.http.files import Files, StoredFile
 from dragoman.frontends.http.histories import Histories, HistoryEntry
@@ -85,7 +85,7 @@ async def test_a_file_that_cannot_be_read_is_not_said_to_be_gone(stored: _Stored
 async def test_a_damaged_response_is_gone(stored: _Stored) -> None:
     id_ = _ID.replace("0", "a")
     subject = f"{RESPONSE_SUBJECTS}.{subject_token('c')}.r.{subject_token(id_)}"
-    await put(stored.connection, subject, b"not a response")
+    await StoredStream(stored.connection, RESPONSES).put(subject, b"not a response")
     with pytest.raises(ApiError) as raised:
         await stored.histories.chain(id_, "c")
     assert raised.value.code == "previous_response_not_found"

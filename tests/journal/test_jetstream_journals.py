@@ -118,7 +118,7 @@ async def test_a_large_append_that_is_refused_leaves_no_trace_in_the_history(
 
 async def _epoch(url: str, journal: str) -> int:
     async with FleetConnection.open((url,), "operator") as operator:
-        message = await stored.last_stored(operator, JOURNALS, journal_subject(journal))
+        message = await stored.StoredStream(operator, JOURNALS).last(journal_subject(journal))
     assert message is not None
     return JournalHead.read(message).epoch
 

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from argparse import ArgumentParser, ArgumentTypeError
+from argparse import ArgumentParser
 from pathlib import Path
 
 from dragoman.cli.command import CliCommand
-from dragoman.cli.fleet_commands import FLEET_COMMANDS, node_name
+from dragoman.cli.fleet_commands import FLEET_COMMANDS, node_name, port
 from dragoman.cli.setup_commands import SETUP_COMMANDS
 
 __all__ = ["COMMANDS"]
-
-_LAST_PORT = 65535
 
 
 def _chat(parser: ArgumentParser) -> None:
@@ -181,16 +179,10 @@ def _agents(parser: ArgumentParser) -> None:
     )
 
 
-def _port(text: str) -> int:
-    if not text.isdecimal() or int(text) > _LAST_PORT:
-        raise ArgumentTypeError(f'"{text}" is no port: a whole number from 0 to {_LAST_PORT}.')
-    return int(text)
-
-
 def _serve(parser: ArgumentParser) -> None:
     parser.add_argument("--host", metavar="HOST", help="where to listen; 127.0.0.1 unless it is configured")
     parser.add_argument(
-        "--port", type=_port, metavar="PORT", help="8427 unless it is configured; 0 takes one that is free"
+        "--port", type=port, metavar="PORT", help="8427 unless it is configured; 0 takes one that is free"
     )
     parser.add_argument(
         "--reasoning-events",

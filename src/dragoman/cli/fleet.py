@@ -29,10 +29,9 @@ def run(arguments: Namespace, context: CommandContext) -> int:
     from dragoman.cli.fleet_status import status  # noqa: PLC0415
     from dragoman.cli.fleet_up import up  # noqa: PLC0415
     from dragoman.fleet.connection import FleetUnavailable, NoAnswer  # noqa: PLC0415
-    from dragoman.fleet.folder import FolderInUse  # noqa: PLC0415
 
     actions = {"up": up, "init": init, "credentials": credentials, "status": status, "drain": drain}
     try:
         return actions[action](arguments, context)
-    except (FleetUnavailable, FolderInUse, NoAnswer) as error:
+    except (FleetUnavailable, NoAnswer) as error:
         raise CommandError(str(error)) from error

@@ -116,19 +116,19 @@ def drain(arguments: Namespace, context: CommandContext) -> int:
             try:
                 await drain_worker(connection, name, report)
             except WorkerSilent as error:
-                raise CommandError(await _why_silent(connection, error, name)) from error
+                raise CommandError(await _why_silent(connection, name)) from error
         say(f"{name} has ended.")
 
     run_interruptible(work)
     return DONE
 
 
-async def _why_silent(connection: FleetConnection, error: WorkerSilent, name: str) -> str:
+async def _why_silent(connection: FleetConnection, name: str) -> str:
     nodes = (await survey(connection)).nodes
-    role = next((each.lease.role for each in nodes if each.name == name and each.lease is not None), "")
-    if role == "gateway":
+    lease = next((each.lease for each in nodes if each.name == name), None)
+    if lease is not None and lease.role == "gateway":
         return f"{name} is a gateway: end it with SIGTERM, and it lets answers that are under way finish."
-    if error.has_lease:
+    if lease is not None:
         return (
             f"{name} has a lease, and does not answer: it hangs, or is cut off from NATS. "
             "If it does not come back, its conversations continue elsewhere when the lease ends."

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from dragoman.cli.command import CliCommand
 
-__all__ = ["FLEET_COMMANDS", "node_name"]
+__all__ = ["FLEET_COMMANDS", "node_name", "port"]
 
 _LAST_PORT = 65535
 _MOST_REPLICAS = 5
@@ -21,7 +21,7 @@ def node_name(text: str) -> str:
     return text
 
 
-def _port(text: str) -> int:
+def port(text: str) -> int:
     if not text.isdecimal() or int(text) > _LAST_PORT:
         raise ArgumentTypeError(f'"{text}" is no port: a whole number from 0 to {_LAST_PORT}.')
     return int(text)
@@ -50,7 +50,7 @@ def _fleet(parser: ArgumentParser) -> None:
     )
     parser.add_argument(
         "--port",
-        type=_port,
+        type=port,
         default=4222,
         metavar="PORT",
         help="with up: 4222 by default; 0: one that is free",

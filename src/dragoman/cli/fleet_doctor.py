@@ -28,15 +28,15 @@ def fleet_findings(fleet: FleetConfig) -> Iterator[Finding]:
     from dragoman.fleet.connection import FleetUnavailable, NoAnswer, NobodyThere  # noqa: PLC0415
     from dragoman.fleet.joining import joined, node_name  # noqa: PLC0415
     from dragoman.fleet.servers import check_version  # noqa: PLC0415
-    from dragoman.fleet.subjects import JOURNALS, STORE_API  # noqa: PLC0415
+    from dragoman.fleet.subjects import JOURNALS  # noqa: PLC0415
 
     name = _name(fleet) or node_name(fleet, "node")
 
     async def look() -> str:
         async with joined(fleet, name) as connection:
             check_version(connection)
-            api = "$JS.API" if fleet.credentials is None else STORE_API
-            answer = await connection.request(f"{api}.STREAM.INFO.{JOURNALS}", b"", _ANSWER_SECONDS)
+            asked = f"{connection.api}.STREAM.INFO.{JOURNALS}"
+            answer = await connection.request(asked, b"", _ANSWER_SECONDS)
             if b'"error"' in answer:
                 raise FleetUnavailable("NATS has no streams of a fleet. Make them: dragoman fleet init")
             return ".".join(map(str, connection.server_version))

@@ -29,7 +29,7 @@ from dragoman.frontends.http.service import HttpService
 from dragoman.interruptible import fast_loop, run_interruptible
 from dragoman.loopback import is_loopback
 from dragoman.models import Models
-from dragoman.process.memory import machine_memory
+from dragoman.process.memory import half_of_memory
 from dragoman.store import Database, StoreError
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def run(arguments: Namespace, context: CommandContext) -> int:
         models = Models(
             _offered(config),
             context.state_dir,
-            max_memory=settings.max_memory_bytes or _half_of_memory(),
+            max_memory=settings.max_memory_bytes or half_of_memory(),
             database=database,
             redaction=context.redaction,
             store=gateway.journals if gateway is not None else None,
@@ -155,11 +155,6 @@ def _settings(serve: Serve, arguments: Namespace) -> Serve:
         if (value := getattr(arguments, name)) is not None
     }
     return msgspec.structs.replace(serve, **given)
-
-
-def _half_of_memory() -> int | None:
-    memory = machine_memory()
-    return None if memory is None else memory // 2
 
 
 def _announce_drain(settings: Serve) -> None:

@@ -19,7 +19,7 @@ from dragoman.cli.run import CommandContext
 from dragoman.config import Config, FleetModel
 from dragoman.fleet.extra import missing_extra
 from dragoman.interruptible import fast_loop, run_interruptible
-from dragoman.process.memory import machine_memory
+from dragoman.process.memory import half_of_memory
 
 if TYPE_CHECKING:
     from dragoman.fleet.connection import FleetConnection
@@ -115,7 +115,7 @@ async def _worker(
     await check_streams(connection, "worker")
     key = await signing_key(connection)
     config = followed.config
-    max_memory = config.serve.max_memory_bytes or _half_of_memory()
+    max_memory = config.serve.max_memory_bytes or half_of_memory()
 
     async def opened(lease: NodeLease) -> OpenedModels:
         store = JetStreamJournals(connection, lease, shared=config.fleet.shared)
@@ -161,8 +161,6 @@ class _Signals:
             return self._was_interrupted
         finally:
             await end()
-            for number in (signal.SIGINT, signal.SIGTERM):
-                loop.remove_signal_handler(number)
 
     def _take(self, number: signal.Signals) -> None:
         self._was_interrupted |= number == signal.SIGINT
@@ -185,8 +183,3 @@ class _Signals:
 
         serving = self._worker.serving
         return DrainState(serving.status().streams if serving is not None else 0)
-
-
-def _half_of_memory() -> int | None:
-    memory = machine_memory()
-    return None if memory is None else memory // 2

@@ -36,13 +36,6 @@ class NoTls(Error):
         super().__init__(f"{url} offers no TLS, and its address demands it")
 
 
-class _ReadingEnded(Error):
-    """The task that reads from the server has ended, and the connection has not."""
-
-    def __str__(self) -> str:
-        return "what the server sent cannot be read"
-
-
 class GuardedClient(Client):
     """A client that reads on after every message, and leaves TLS out nowhere where it was asked for."""
 
@@ -98,4 +91,5 @@ class GuardedClient(Client):
     async def _read_loop(self) -> None:
         await super()._read_loop()
         if self.is_connected:
-            await self._process_op_err(_ReadingEnded())
+            # The task that reads has ended, and the connection has not.
+            await self._process_op_err(Error("what the server sent cannot be read"))

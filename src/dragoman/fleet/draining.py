@@ -40,11 +40,7 @@ DRAIN_REQUEST_FORM = Form(DrainRequest)
 
 
 class WorkerSilent(Exception):
-    """No worker of this name listens. `has_lease`: there is one, or was until a moment ago, and it does not answer."""
-
-    def __init__(self, name: str, *, has_lease: bool) -> None:
-        super().__init__(name)
-        self.has_lease = has_lease
+    """No worker of this name listens, or it does not answer."""
 
 
 async def listen_for_drain(
@@ -80,10 +76,9 @@ async def drain(connection: FleetConnection, name: str, report: Callable[[DrainS
             report(_FORM.decode(answer))
             has_answered = True
         except (NobodyThere, NoAnswer, msgspec.MsgspecError) as error:
-            has_lease = await _has_lease(connection, name)
             if not has_answered:
-                raise WorkerSilent(name, has_lease=has_lease) from error
-            if not has_lease:
+                raise WorkerSilent(name) from error
+            if not await _has_lease(connection, name):
                 return
         await asyncio.sleep(_LOOK_SECONDS)
 

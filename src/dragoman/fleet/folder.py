@@ -17,13 +17,9 @@ from dragoman.fleet.joining import CREDENTIALS_SUFFIX
 from dragoman.fleet.nkeys import Credentials, CredentialsError
 from dragoman.whole_file import write_whole
 
-__all__ = ["ADMIN", "FleetFolder", "FolderInUse"]
+__all__ = ["ADMIN", "FleetFolder"]
 
 ADMIN = "admin"
-
-
-class FolderInUse(Exception):
-    """A server runs on this folder already."""
 
 
 class FleetFolder:
@@ -93,7 +89,7 @@ class FleetFolder:
 
     @contextmanager
     def in_use(self) -> Iterator[None]:
-        """While a server runs on it. Two would destroy each other's data. Raises `FolderInUse` or `OSError`."""
+        """While a server runs on it. Two would destroy each other's data. Raises `FleetUnavailable` or `OSError`."""
         self._make()
         with self._locked("server.lock", waits=False):
             yield
@@ -108,6 +104,6 @@ class FleetFolder:
             fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if waits else fcntl.LOCK_NB))
             yield
         except BlockingIOError as error:
-            raise FolderInUse(f"a server runs on {self.path} already") from error
+            raise FleetUnavailable(f"a server runs on {self.path} already") from error
         finally:
             os.close(descriptor)

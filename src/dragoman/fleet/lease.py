@@ -21,7 +21,7 @@ from dataclasses import dataclass
 import msgspec
 
 from dragoman.fleet.connection import FleetConnection, FleetUnavailable, NoAnswer
-from dragoman.fleet.stored import ANSWER_SECONDS, StoredMessage, WrongSequence, heads_of_all, last_stored, put
+from dragoman.fleet.stored import ANSWER_SECONDS, StoredMessage, StoredStream, WrongSequence
 from dragoman.fleet.subjects import LEASE_SUBJECTS, LEASES
 from dragoman.process.deadline import boot_seconds
 
@@ -122,7 +122,7 @@ class NodeLease:
         self.incarnation = secrets.token_hex(8)
         self.fenced = asyncio.Event()
         self.renewal_seconds = 0.0
-        self._connection = connection
+        self._stream = StoredStream(connection, LEASES)
         self._record = LeaseRecord(self.incarnation, role, socket.gethostname())
         self._times = times
         self._clock = clock
@@ -228,7 +228,7 @@ class NodeLease:
             while (found := await self._find())[0] is not None and found[0].incarnation == self.incarnation:
                 with suppress(WrongSequence):
                     given_back = msgspec.json.encode(LeaseRecord(""))
-                    await put(self._connection, self._subject, given_back, expected=found[1], ttl=1)
+                    await self._stream.put(self._subject, given_back, expected=found[1], ttl=1)
 
     # Renewing.
 
@@ -276,8 +276,7 @@ class NodeLease:
     async def _put(self, expected: int) -> bool:
         """Write the record. False: another one has the name, or what was expected is gone. Raises `FleetUnavailable`."""
         try:
-            self._sequence = await put(
-                self._connection,
+            self._sequence = await self._stream.put(
                 self._subject,
                 msgspec.json.encode(self._record),
                 expected=expected,
@@ -297,7 +296,7 @@ class NodeLease:
 
     async def _find(self) -> tuple[LeaseRecord | None, int]:
         try:
-            return await _find(self._connection, self.node, self._answer_seconds)
+            return await _find(self._stream, self.node, self._answer_seconds)
         except NoAnswer as error:
             raise FleetUnavailable(f"The lease of {self.node} cannot be read.") from error
 
@@ -314,7 +313,7 @@ async def _end(task: asyncio.Task[None]) -> None:
 
 async def find_lease(connection: FleetConnection, node: str) -> LeaseRecord | None:
     """The lease of a node that lives. Raises `FleetUnavailable` or `NoAnswer`."""
-    found, _ = await _find(connection, node)
+    found, _ = await _find(StoredStream(connection, LEASES), node)
     return found
 
 
@@ -329,7 +328,7 @@ async def live_leases(connection: FleetConnection) -> dict[str, tuple[LeaseRecor
     A replica may answer: it is for people and choices, not for take-overs.
     """
     found: dict[str, tuple[LeaseRecord, StoredMessage]] = {}
-    for stored in await heads_of_all(connection, LEASES, f"{LEASE_SUBJECTS}.*"):
+    for stored in await StoredStream(connection, LEASES).last_of_all(f"{LEASE_SUBJECTS}.*"):
         try:
             record = _record(stored)
         except FleetUnavailable as error:
@@ -341,10 +340,10 @@ async def live_leases(connection: FleetConnection) -> dict[str, tuple[LeaseRecor
 
 
 async def _find(
-    connection: FleetConnection, node: str, seconds: float = ANSWER_SECONDS
+    leases: StoredStream, node: str, seconds: float = ANSWER_SECONDS
 ) -> tuple[LeaseRecord | None, int]:
     """The lease, if there is one, and the sequence number with which it can be replaced."""
-    stored = await last_stored(connection, LEASES, f"{LEASE_SUBJECTS}.{node}", seconds)
+    stored = await leases.last(f"{LEASE_SUBJECTS}.{node}", seconds)
     if stored is None:
         return None, 0
     return _record(stored), stored.sequence

@@ -10,7 +10,7 @@ import signal
 import socket
 import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -42,7 +42,7 @@ class LocalServer:
 async def local_server(folder: FleetFolder, port: int) -> AsyncIterator[LocalServer]:
     """Run a server with JetStream on loopback, with the accounts of this folder. Port 0: one that is free.
 
-    Raises `FleetUnavailable`, `FolderInUse` or `OSError`.
+    Raises `FleetUnavailable` or `OSError`.
     """
     program = _program()
     with folder.in_use():
@@ -138,8 +138,6 @@ async def _takes_connections(port: int) -> bool:
 async def _end(process: SupervisedProcess) -> None:
     if process.exit is None:
         os.kill(process.pid, signal.SIGTERM)
-        try:
+        with suppress(TimeoutError):
             async with asyncio.timeout(_STOP_SECONDS):
                 await process.wait()
-        except TimeoutError:
-            pass

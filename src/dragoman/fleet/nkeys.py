@@ -46,16 +46,13 @@ class KeyPair:
     def of_seed(cls, role: KeyRole, seed: str) -> KeyPair:
         """The key of this role. Raises `CredentialsError`."""
         try:
-            raw = base64.b32decode(seed + "=" * (-len(seed) % 8))
-        except binascii.Error as error:
+            # Two bytes of prefix, 32 of the key, two of checksum.
+            pair = cls(role, SigningKey(base64.b32decode(seed + "=" * (-len(seed) % 8))[2:-2]))
+        except ValueError as error:
             raise CredentialsError("The seed is damaged.") from error
-        is_whole = len(raw) == 36 and _checksum(raw[:-2]) == raw[-2:]  # noqa: PLR2004 - two of prefix, 32, two of checksum
-        if not is_whole or (raw[0] & 0xF8, (raw[0] & 7) << 5 | (raw[1] & 0xF8) >> 3) != (
-            _SEED,
-            _PREFIXES[role],
-        ):
+        if pair.seed != seed:
             raise CredentialsError(f"The seed is damaged, or of no {role}.")
-        return cls(role, SigningKey(raw[2:-2]))
+        return pair
 
     @property
     def public(self) -> str:

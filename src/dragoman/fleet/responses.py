@@ -23,7 +23,6 @@ asked for.
 from __future__ import annotations
 
 import asyncio
-import time
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -34,17 +33,7 @@ import msgspec
 from nats.js.api import DiscardPolicy, StreamConfig
 
 from dragoman.fleet.connection import FleetConnection, FleetUnavailable, NoAnswer
-from dragoman.fleet.stored import (
-    StoredMessage,
-    WrongSequence,
-    any_stored,
-    erase,
-    last_stored,
-    message_at,
-    nearest_stored,
-    next_stored,
-    put,
-)
+from dragoman.fleet.stored import StoredMessage, StoredStream, WrongSequence, through_election
 from dragoman.fleet.subjects import RESPONSE_SUBJECTS, RESPONSES, subject_token
 from dragoman.store.errors import DamagedEntry, JournalStoreError
 from dragoman.store.responses import (
@@ -65,9 +54,6 @@ _USE_INTERVAL = timedelta(days=1)
 _MOST_USES = 20_000
 # No id of ours is longer. A client may ask for any.
 _MOST_ID = 128
-# An election of the stream's leader takes up to eight seconds.
-_PATIENCE_SECONDS = 10.0
-_RETRY_SECONDS = 0.25
 # Each failed try means that another gateway has changed the same response.
 _MOST_TRIES = 20
 # Conversations that are looked at for one item, before the newest are chosen.
@@ -118,6 +104,7 @@ class JetStreamResponses:
 
     def __init__(self, connection: FleetConnection) -> None:
         self._connection = connection
+        self._stream = StoredStream(connection, RESPONSES)
         # When each subject's response was last stored as used, as far as this process has seen.
         self._uses: OrderedDict[str, datetime] = OrderedDict()
 
@@ -206,7 +193,7 @@ class JetStreamResponses:
                 other = message.data.decode()
                 if other != id_ and await self._find(other, connection, is_latest=True) is not None:
                     return None
-                await erase(self._connection, RESPONSES, message.sequence)
+                await self._stream.erase(message.sequence)
             return conversation
 
     async def delete_of(self, conversation: str) -> list[str]:
@@ -216,11 +203,11 @@ class JetStreamResponses:
             async for message in self._messages(f"{RESPONSE_SUBJECTS}.*.a.{subject_token(conversation)}.*"):
                 place = message.subject.partition(".a.")[0]
                 id_ = message.data.decode()
-                head = await last_stored(self._connection, RESPONSES, f"{place}.r.{subject_token(id_)}")
+                head = await self._stream.last(f"{place}.r.{subject_token(id_)}")
                 if head is not None:
                     await self.delete(id_, _row(head).connection)
                     deleted.append(id_)
-                await erase(self._connection, RESPONSES, message.sequence)
+                await self._stream.erase(message.sequence)
         return deleted
 
     async def scrub(self) -> None:
@@ -239,7 +226,7 @@ class JetStreamResponses:
         _, response, secret = id_.split("_")
         subject = f"{RESPONSE_SUBJECTS}.*.f.{subject_token(response)}.{subject_token(secret)}"
         with self._in_use():
-            message = await any_stored(self._connection, RESPONSES, subject)
+            message = await self._stream.nearest_first(subject)
             return None if message is None else await self._whole(message)
 
     async def find_by_item(
@@ -248,14 +235,14 @@ class JetStreamResponses:
         key = own_item_key(item) if is_own else item_key(item)
         subject = f"{_place(connection)}.i.{key.hex()}"
         with self._in_use():
-            message = await nearest_stored(self._connection, RESPONSES, subject)
+            message = await self._stream.nearest_last(subject)
             while message is not None:
                 found = await self._find(message.data.decode(), connection)
                 if found is not None:
                     return found
                 # It is gone. An older response may have the item.
-                await erase(self._connection, RESPONSES, message.sequence)
-                message = await last_stored(self._connection, RESPONSES, subject)
+                await self._stream.erase(message.sequence)
+                message = await self._stream.last(subject)
         return None
 
     async def conversations_with(self, item: str, connection: str) -> list[str]:
@@ -273,33 +260,27 @@ class JetStreamResponses:
         if not _is_plausible(id_):
             return None
         subject = _subject_of(id_, connection)
-        read = last_stored if is_latest else nearest_stored
-        message = await read(self._connection, RESPONSES, subject)
+        read = self._stream.last if is_latest else self._stream.nearest_last
+        message = await read(subject)
         return None if message is None else await self._whole(message)
 
     async def _whole(self, message: StoredMessage) -> StoredResponse | None:
         """The response in a message, with its content. None: it is gone meanwhile."""
-        last: StoredMessage | None = message
-        while last is not None:
-            row = _row(last)
-            try:
-                content = await self._content(row)
-            except _Gone:
-                # It was replaced or deleted meanwhile; or its pieces have expired a moment before it.
-                sequence = last.sequence
-                last = await last_stored(self._connection, RESPONSES, message.subject)
-                if last is not None and last.sequence == sequence:
-                    return None
-                continue
-            self._note_use(last.subject, row.used_at)
-            return StoredResponse(
-                row.id, row.connection, row.previous, row.used_at, content, row.conversation
-            )
-        return None
+        row = _row(message)
+        try:
+            content = await self._content(row)
+        except _Gone:
+            # It was replaced or deleted meanwhile; or its pieces have expired a moment before it.
+            last = await self._stream.last(message.subject)
+            if last is None or last.sequence == message.sequence:
+                return None
+            return await self._whole(last)
+        self._note_use(message.subject, row.used_at)
+        return StoredResponse(row.id, row.connection, row.previous, row.used_at, content, row.conversation)
 
     async def _content(self, row: _Row) -> bytes:
         """Raises `_Gone`."""
-        pieces = [await message_at(self._connection, RESPONSES, sequence) for sequence in row.pieces]
+        pieces = [await self._stream.nearest_at(sequence) for sequence in row.pieces]
         present = [piece.data for piece in pieces if piece is not None]
         if len(present) < len(pieces):
             raise _Gone
@@ -308,7 +289,7 @@ class JetStreamResponses:
     async def _replace(self, subject: str, changed: Callable[[_Row], Awaitable[_Changed]]) -> _Row | None:
         """Replace a row by what `changed` makes of it, with other content or the same. None: it stays, or is gone."""
         for _ in range(_MOST_TRIES):
-            message = await last_stored(self._connection, RESPONSES, subject)
+            message = await self._stream.last(subject)
             if message is None:
                 return None
             old = _row(message)
@@ -321,7 +302,7 @@ class JetStreamResponses:
             except (_Gone, WrongSequence):
                 continue
             for sequence in (message.sequence, *(set(old.pieces) - set(row.pieces))):
-                await erase(self._connection, RESPONSES, sequence)
+                await self._stream.erase(sequence)
             return row
         raise JournalStoreError("Too many gateways change the same response. Try again.")
 
@@ -338,7 +319,7 @@ class JetStreamResponses:
             await self._put(subject, msgspec.msgpack.encode(row), expected=expected)
         except WrongSequence:
             for sequence in row.pieces if content is not None else ():
-                await erase(self._connection, RESPONSES, sequence)
+                await self._stream.erase(sequence)
             raise
         self._note_use(subject, row.used_at)
         return row
@@ -366,32 +347,31 @@ class JetStreamResponses:
 
     async def _put(self, subject: str, data: bytes, *, expected: int | None = None) -> int:
         """Store a message, and wait while the stream has no leader. Raises `WrongSequence`."""
-        deadline = time.monotonic() + _PATIENCE_SECONDS
-        is_repeated = False
-        while True:
+        tries = 0
+
+        async def stored() -> int:
+            nonlocal tries
+            tries += 1
             try:
-                return await put(self._connection, subject, data, expected=expected)
-            except (NoAnswer, FleetUnavailable):
-                if not self._connection.is_connected or time.monotonic() > deadline:
-                    raise
+                return await self._stream.put(subject, data, expected=expected)
             except WrongSequence:
                 # What got no answer may have been stored.
-                last = await last_stored(self._connection, RESPONSES, subject) if is_repeated else None
+                last = await self._stream.last(subject) if tries > 1 else None
                 if last is None or last.data != data:
                     raise
                 return last.sequence
-            is_repeated = True
-            await asyncio.sleep(_RETRY_SECONDS)
+
+        return await through_election(stored, lambda: self._connection.is_connected)
 
     async def _erase_all(self, subjects: str) -> None:
         async for message in self._messages(subjects):
-            await erase(self._connection, RESPONSES, message.sequence)
+            await self._stream.erase(message.sequence)
 
     async def _messages(self, subjects: str) -> AsyncIterator[StoredMessage]:
         """All messages of these subjects, as the leader has them, the oldest first."""
         after = 0
         while True:
-            message = await next_stored(self._connection, RESPONSES, subjects, after)
+            message = await self._stream.next(subjects, after)
             if message is None:
                 return
             after = message.sequence

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import msgspec
 
 from dragoman.fleet.connection import FleetConnection, FleetUnavailable
@@ -24,24 +26,6 @@ class ServerReport(msgspec.Struct, frozen=True):
     syncs_always: bool
 
 
-class _Server(msgspec.Struct, frozen=True):
-    name: str = ""
-    ver: str = ""
-
-
-class _Settings(msgspec.Struct, frozen=True):
-    sync_always: bool = False
-
-
-class _JetStream(msgspec.Struct, frozen=True):
-    config: _Settings | None = None
-
-
-class _Answer(msgspec.Struct, frozen=True):
-    server: _Server = _Server()
-    data: _JetStream = _JetStream()
-
-
 def check_version(connection: FleetConnection) -> None:
     """Raises `FleetUnavailable` if the server is too old."""
     if connection.server_version < OLDEST_NATS:
@@ -59,10 +43,8 @@ async def servers(fleet: FleetSettings, keys: FleetKeys) -> list[ServerReport]:
         answers = await connection.collect(_REQUEST, b'{"config": true}', _ANSWER_SECONDS)
     found = []
     for each in answers:
-        try:
-            answer = msgspec.json.decode(each, type=_Answer)
-        except msgspec.MsgspecError:
-            continue
-        if answer.data.config is not None:
-            found.append(ServerReport(answer.server.name, answer.server.ver, answer.data.config.sync_always))
+        with suppress(msgspec.MsgspecError):
+            match msgspec.json.decode(each):
+                case {"server": {"name": str(name), "ver": str(version)}, "data": {"config": {**config}}}:
+                    found.append(ServerReport(name, version, config.get("sync_always") is True))
     return sorted(found, key=lambda report: report.name)

@@ -12,12 +12,12 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 import nats.errors
 import nats.js.errors
-from nats.js.api import RawStreamMsg
+from nats.js.api import RawStreamMsg, StreamInfo
 
 from dragoman.fleet.connection import FleetConnection, FleetUnavailable, NoAnswer, NobodyThere, Received
 
@@ -27,23 +27,10 @@ __all__ = [
     "TIME",
     "RefusedByServer",
     "StoredMessage",
-    "StreamInfo",
+    "StoredStream",
     "WrongSequence",
-    "any_stored",
-    "erase",
-    "first_stored",
-    "heads_of_all",
-    "last_of_each",
-    "last_stored",
-    "message_at",
     "naming_errors",
-    "nearest_stored",
-    "next_stored",
-    "put",
     "stored_after",
-    "stored_at",
-    "stored_since",
-    "stream_info",
     "through_election",
 ]
 
@@ -66,7 +53,9 @@ _BATCH_BYTES = 16 * 1024 * 1024
 # When the message was stored, in an answer to a direct read.
 TIME = "Nats-Time-Stamp"
 _PENDING = "Nats-Num-Pending"
-_NOT_FOUND = 404
+# "no message found", "sequence not found", "message delete failed" of one that is gone.
+_NO_MESSAGE = (10037, 10043, 10057)
+_NO_STREAM = 10059
 
 
 class WrongSequence(Exception):
@@ -111,277 +100,210 @@ class StoredMessage:
         return _TOMBSTONE in self.headers
 
 
-async def put(
-    connection: FleetConnection,
-    subject: str,
-    data: bytes,
-    *,
-    expected: int | None = None,
-    headers: Mapping[str, str] | None = None,
-    ttl: int | None = None,
-    seconds: float = ANSWER_SECONDS,
-) -> int:
-    """Store a message, if the subject's last one has the sequence number `expected` (0: there is none).
+@dataclass(frozen=True, slots=True)
+class StoredStream:
+    """The messages of one stream of JetStream. All calls raise `NoAnswer` or `FleetUnavailable`."""
 
-    Returns its sequence number. `ttl`: it is deleted after so many seconds. Raises `WrongSequence`, `FleetUnavailable`, or
-    `NoAnswer`: then it may be stored or not.
-    """
-    all_headers = dict(headers or {})
-    if expected is not None:
-        all_headers[_EXPECTED] = str(expected)
-    if not connection.is_connected:
-        # It would wait in the client and be sent late, when the sender may be fenced.
-        raise FleetUnavailable("There is no connection to NATS now.")
-    with naming_errors(f"{subject} was not acknowledged within {seconds:g} seconds"):
-        acknowledged = await connection.js.publish(
-            subject, data, timeout=seconds, headers=all_headers or None, msg_ttl=ttl
-        )
-    return acknowledged.seq
+    connection: FleetConnection
+    name: str
 
+    # Writes.
 
-async def last_stored(
-    connection: FleetConnection, stream: str, subject: str, seconds: float = ANSWER_SECONDS
-) -> StoredMessage | None:
-    """The last message of a subject, as the stream's leader has it. Raises `NoAnswer` or `FleetUnavailable`."""
-    with naming_errors(f"{subject} could not be read within {seconds:g} seconds"):
+    async def put(
+        self,
+        subject: str,
+        data: bytes,
+        *,
+        expected: int | None = None,
+        headers: Mapping[str, str] | None = None,
+        ttl: int | None = None,
+        seconds: float = ANSWER_SECONDS,
+    ) -> int:
+        """Store a message, if the subject's last one has the sequence number `expected` (0: there is none).
+
+        Returns its sequence number. `ttl`: it is deleted after so many seconds. Raises `WrongSequence`, `FleetUnavailable`,
+        or `NoAnswer`: then it may be stored or not.
+        """
+        all_headers = dict(headers or {})
+        if expected is not None:
+            all_headers[_EXPECTED] = str(expected)
+        if not self.connection.is_connected:
+            # It would wait in the client and be sent late, when the sender may be fenced.
+            raise FleetUnavailable("There is no connection to NATS now.")
+        with naming_errors(f"{subject} was not acknowledged within {seconds:g} seconds"):
+            acknowledged = await self.connection.js.publish(
+                subject, data, timeout=seconds, headers=all_headers or None, msg_ttl=ttl
+            )
+        return acknowledged.seq
+
+    async def erase(self, sequence: int) -> None:
+        """Delete a message, and overwrite it in the server's files. Does nothing if it is gone."""
+        with naming_errors("a deletion was not answered in time"):
+            try:
+                await self.connection.js.delete_msg(self.name, sequence)
+            except nats.js.errors.APIError as error:
+                if error.err_code not in _NO_MESSAGE:
+                    raise
+
+    # Reads, as the stream's leader has it.
+
+    async def last(self, subject: str, seconds: float = ANSWER_SECONDS) -> StoredMessage | None:
+        """The last message of a subject."""
+        with naming_errors(f"{subject} could not be read within {seconds:g} seconds"):
+            try:
+                async with asyncio.timeout(seconds):
+                    return _as_stored(await self.connection.js.get_last_msg(self.name, subject))
+            except nats.js.errors.NotFoundError as error:
+                if error.err_code == _NO_STREAM:
+                    raise RefusedByServer(
+                        f"NATS has no stream {self.name}. Run `dragoman fleet init`."
+                    ) from error
+                return None
+
+    async def next(self, subjects: str, after: int = 0) -> StoredMessage | None:
+        """The first message after this one whose subject fits."""
+        return await self._of_leader(after + 1, subjects)
+
+    async def _of_leader(self, sequence: int, subjects: str | None = None) -> StoredMessage | None:
+        is_next = subjects is not None
+        with naming_errors(f"{subjects or sequence} could not be read in time"):
+            try:
+                return _as_stored(
+                    await self.connection.js.get_msg(self.name, sequence, subject=subjects, next=is_next)
+                )
+            except nats.js.errors.NotFoundError:
+                return None
+
+    async def info(
+        self, subjects: str, offset: int, seconds: float = ANSWER_SECONDS
+    ) -> tuple[StreamInfo, int] | None:
+        """The state of the stream with the subjects that fit, from this one on; and how many fit. None: there is no stream."""
+        request = json.dumps({"subjects_filter": subjects, "offset": offset}).encode()
+        place = f"{self.connection.api}.STREAM.INFO.{self.name}"
+        with naming_errors(f"{self.name} could not be looked at within {seconds:g} seconds"):
+            try:
+                data = await self.connection.request(place, request, seconds)
+                answer = msgspec.json.decode(data, type=dict[str, Any])
+                if "error" in answer:
+                    nats.js.errors.APIError.from_error(answer["error"])
+                return StreamInfo.from_response(answer), answer.get("total", 0)
+            except NobodyThere as error:
+                raise FleetUnavailable("NATS has no JetStream, or this account may not use it.") from error
+            except nats.js.errors.NotFoundError:
+                return None
+            except (msgspec.MsgspecError, TypeError) as error:
+                raise FleetUnavailable(
+                    f"JetStream describes {self.name} in a form that is not known: {error}."
+                ) from error
+
+    # Reads that a replica may answer, which lags behind the leader.
+
+    async def at(self, sequence: int) -> StoredMessage | None:
+        """The message with this sequence number."""
+        found = await self._direct({"seq": sequence})
+        return found[0] if found else None
+
+    async def after(self, subject: str, sequence: int = 0) -> list[StoredMessage]:
+        """All messages of a subject after this one, in order."""
+        return await self._all_pages({"next_by_subj": subject, "seq": sequence + 1})
+
+    async def first(self, subjects: str, count: int) -> list[StoredMessage]:
+        """The first messages of these subjects, in order, and no more than so many."""
+        return await self._direct({"next_by_subj": subjects, "seq": 1, "batch": count})
+
+    async def since(self, subjects: str, start: datetime) -> list[StoredMessage]:
+        """All messages of these subjects that were stored since then, in order."""
+        return await self._all_pages({"next_by_subj": subjects, "start_time": start.isoformat()})
+
+    async def last_of_each(self, subjects: Sequence[str]) -> list[StoredMessage]:
+        """The last messages of these subjects, which may have wildcards; at most 1,024 in all."""
+        if not subjects:
+            return []
+        found = await self._all_pages({"multi_last": list(subjects), "seq": 1})
+        # What is replaced while this reads comes again, on a later page.
+        return list({message.subject: message for message in found}.values())
+
+    async def last_of_all(self, subjects: str) -> list[StoredMessage]:
+        """The last message of each subject that fits.
+
+        Without a consumer: no node may create one, because a consumer delivers wherever its creator says.
+        """
+        found: list[StoredMessage] = []
+        names = await self._subjects(subjects)
+        for start in range(0, len(names), _BATCH):
+            found += await self.last_of_each(names[start : start + _BATCH])
+        return found
+
+    async def _subjects(self, subjects: str) -> list[str]:
+        """All subjects with messages that fit."""
+        found: dict[str, int] = {}
+        while True:
+            described = await self.info(subjects, len(found))
+            if described is None:
+                raise self._missing()
+            info, total = described
+            page = info.state.subjects or {}
+            found |= page
+            if not page or len(found) >= total:
+                return list(found)
+
+    async def _all_pages(self, request: dict[str, object]) -> list[StoredMessage]:
+        """What a request finds, in the order of the stream. A page after the first begins behind the last message."""
+        found: list[StoredMessage] = []
+        while True:
+            page = await self._direct({**request, "batch": _BATCH, "max_bytes": _BATCH_BYTES})
+            found += page
+            if not page or page[-1].headers.get(_PENDING) == "0":
+                return found
+            request = {**request, "seq": page[-1].sequence + 1}
+            request.pop("start_time", None)
+
+    async def _direct(self, request: dict[str, object]) -> list[StoredMessage]:
+        is_batch = "batch" in request
         try:
-            async with asyncio.timeout(seconds):
-                return _as_stored(await connection.js.get_last_msg(stream, subject))
-        except nats.js.errors.NotFoundError as error:
-            _check_found(stream, error)
-            return None
+            answers = await self.connection.request_many(
+                f"$JS.API.DIRECT.GET.{self.name}",
+                json.dumps(request).encode(),
+                ANSWER_SECONDS,
+                lambda received: not is_batch or "Status" in received.headers,
+            )
+        except NobodyThere as error:
+            raise self._missing() from error
+        status = answers[-1].headers.get("Status")
+        if status not in (None, "204", "404"):
+            raise FleetUnavailable(f"JetStream refuses: {answers[-1].headers.get('Description', status)}.")
+        return [_direct_message(each) for each in answers if "Status" not in each.headers]
 
-
-# The following reads may be answered by a replica that lags behind the leader.
-
-
-async def stored_at(connection: FleetConnection, stream: str, sequence: int) -> StoredMessage | None:
-    """The message with this sequence number."""
-    found = await _direct(connection, stream, {"seq": sequence})
-    return found[0] if found else None
-
-
-async def stored_after(
-    connection: FleetConnection, stream: str, subject: str, sequence: int = 0
-) -> list[StoredMessage]:
-    """All messages of a subject after this one, in order."""
-    return await _all_pages(connection, stream, {"next_by_subj": subject, "seq": sequence + 1})
-
-
-async def first_stored(
-    connection: FleetConnection, stream: str, subjects: str, count: int
-) -> list[StoredMessage]:
-    """The first messages of these subjects, in order, and no more than so many."""
-    return await _direct(connection, stream, {"next_by_subj": subjects, "seq": 1, "batch": count})
-
-
-async def stored_since(
-    connection: FleetConnection, stream: str, subjects: str, start: datetime
-) -> list[StoredMessage]:
-    """All messages of these subjects that were stored since then, in order."""
-    return await _all_pages(connection, stream, {"next_by_subj": subjects, "start_time": start.isoformat()})
-
-
-async def last_of_each(
-    connection: FleetConnection, stream: str, subjects: Sequence[str]
-) -> list[StoredMessage]:
-    """The last messages of these subjects, which may have wildcards; at most 1,024 in all."""
-    if not subjects:
-        return []
-    found = await _all_pages(connection, stream, {"multi_last": list(subjects), "seq": 1})
-    # What is replaced while this reads comes again, on a later page.
-    return list({message.subject: message for message in found}.values())
-
-
-async def _all_pages(
-    connection: FleetConnection, stream: str, request: dict[str, object]
-) -> list[StoredMessage]:
-    """What a request finds, in the order of the stream. A page after the first begins behind the last message."""
-    found: list[StoredMessage] = []
-    while True:
-        page = await _direct(connection, stream, {**request, "batch": _BATCH, "max_bytes": _BATCH_BYTES})
-        found += page
-        if not page or page[-1].headers.get(_PENDING) == "0":
-            return found
-        request = {**request, "seq": page[-1].sequence + 1}
-        request.pop("start_time", None)
-
-
-async def heads_of_all(connection: FleetConnection, stream: str, subjects: str) -> list[StoredMessage]:
-    """The last message of each subject.
-
-    Without a consumer: no node may create one, because a consumer delivers wherever its creator says.
-    """
-    found: list[StoredMessage] = []
-    names = await _subjects_of(connection, stream, subjects)
-    for start in range(0, len(names), _BATCH):
-        found += await last_of_each(connection, stream, names[start : start + _BATCH])
-    return found
-
-
-async def _subjects_of(connection: FleetConnection, stream: str, subjects: str) -> list[str]:
-    """All subjects with messages that fit."""
-    found: dict[str, int] = {}
-    while True:
-        info = await stream_info(connection, stream, subjects, len(found))
-        if info is None:
-            raise _no_stream(stream)
-        found |= info.state.subjects
-        if not info.state.subjects or len(found) >= info.total:
-            return list(found)
-
-
-class _StreamState(msgspec.Struct, frozen=True):
-    messages: int = 0
-    bytes: int = 0
-    # How many messages each subject has: one page of them.
-    subjects: dict[str, int] = {}
-
-
-class _StreamConfig(msgspec.Struct, frozen=True):
-    num_replicas: int = 1
-
-
-class _Peer(msgspec.Struct, frozen=True):
-    name: str = ""
-    offline: bool = False
-    lag: int = 0
-
-
-class _Cluster(msgspec.Struct, frozen=True):
-    leader: str | None = None
-    replicas: tuple[_Peer, ...] = ()
-
-
-class _ApiError(msgspec.Struct, frozen=True):
-    code: int = 0
-    description: str = ""
-
-
-class StreamInfo(msgspec.Struct, frozen=True):
-    """What JetStream says of a stream, as far as it is used here."""
-
-    state: _StreamState = _StreamState()
-    config: _StreamConfig = _StreamConfig()
-    cluster: _Cluster = _Cluster()
-    # How many subjects fit, on all pages.
-    total: int = 0
-    error: _ApiError | None = None
-
-
-async def stream_info(
-    connection: FleetConnection, stream: str, subjects: str, offset: int, seconds: float = ANSWER_SECONDS
-) -> StreamInfo | None:
-    """The state of a stream, with the subjects that fit, from this one on. None: there is no such stream.
-
-    Raises `NoAnswer` or `FleetUnavailable`.
-    """
-    request = json.dumps({"subjects_filter": subjects, "offset": offset}).encode()
-    try:
-        answer = await connection.request(f"{connection.api}.STREAM.INFO.{stream}", request, seconds)
-        info = msgspec.json.decode(answer, type=StreamInfo)
-    except NobodyThere as error:
-        raise FleetUnavailable("NATS has no JetStream, or this account may not use it.") from error
-    except msgspec.MsgspecError as error:
-        raise FleetUnavailable(
-            f"JetStream describes {stream} in a form that is not known: {error}."
-        ) from error
-    if info.error is None:
-        return info
-    if info.error.code != _NOT_FOUND:
-        raise FleetUnavailable(f"JetStream refuses: {info.error.description}.")
-    return None
-
-
-def _no_stream(stream: str) -> FleetUnavailable:
-    return FleetUnavailable(
-        f"NATS has no stream {stream}, or it has no leader now. Run `dragoman fleet init` if it was never made."
-    )
-
-
-async def _direct(
-    connection: FleetConnection, stream: str, request: dict[str, object]
-) -> list[StoredMessage]:
-    is_batch = "batch" in request
-    try:
-        answers = await connection.request_many(
-            f"$JS.API.DIRECT.GET.{stream}",
-            json.dumps(request).encode(),
-            ANSWER_SECONDS,
-            lambda received: not is_batch or "Status" in received.headers,
+    def _missing(self) -> FleetUnavailable:
+        return FleetUnavailable(
+            f"NATS has no stream {self.name}, or it has no leader now. Run `dragoman fleet init` if it was never made."
         )
-    except NobodyThere as error:
-        raise _no_stream(stream) from error
-    status = answers[-1].headers.get("Status")
-    if status not in (None, "204", "404"):
-        raise FleetUnavailable(f"JetStream refuses: {answers[-1].headers.get('Description', status)}.")
-    return [_direct_message(each) for each in answers if "Status" not in each.headers]
+
+    # Reads from the server that answers first, which may be a moment behind, and from the leader if that one has nothing.
+
+    async def nearest_last(self, subject: str) -> StoredMessage | None:
+        """The last message of a subject."""
+        found = await self.last_of_each([subject])
+        return found[0] if found else await self.last(subject)
+
+    async def nearest_first(self, subjects: str) -> StoredMessage | None:
+        """The first message whose subject fits."""
+        found = await self.first(subjects, 1)
+        return found[0] if found else await self.next(subjects)
+
+    async def nearest_at(self, sequence: int) -> StoredMessage | None:
+        """The message with this sequence number. None: it is gone."""
+        return await self.at(sequence) or await self._of_leader(sequence)
+
+
+async def stored_after(connection: FleetConnection, stream: str, subject: str) -> list[StoredMessage]:
+    """All messages of a subject, in order."""
+    return await StoredStream(connection, stream).after(subject)
 
 
 def _direct_message(received: Received) -> StoredMessage:
     headers = received.headers
     return StoredMessage(int(headers["Nats-Sequence"]), headers["Nats-Subject"], received.data, headers)
-
-
-# The following read from the server that answers first, which may be a moment behind, and from the stream's leader if that
-# one has nothing.
-
-
-async def nearest_stored(connection: FleetConnection, stream: str, subject: str) -> StoredMessage | None:
-    """The last message of a subject."""
-    found = await last_of_each(connection, stream, [subject])
-    return found[0] if found else await last_stored(connection, stream, subject)
-
-
-async def any_stored(connection: FleetConnection, stream: str, subjects: str) -> StoredMessage | None:
-    """The first message whose subject fits."""
-    found = await first_stored(connection, stream, subjects, 1)
-    return found[0] if found else await next_stored(connection, stream, subjects)
-
-
-async def message_at(connection: FleetConnection, stream: str, sequence: int) -> StoredMessage | None:
-    """The message with this sequence number. None: it is gone."""
-    found = await stored_at(connection, stream, sequence)
-    return found or await _of_leader(connection, stream, sequence)
-
-
-async def next_stored(
-    connection: FleetConnection, stream: str, subjects: str, after: int = 0
-) -> StoredMessage | None:
-    """The first message after this one whose subject fits, as the leader has it."""
-    return await _of_leader(connection, stream, after + 1, subjects)
-
-
-async def _of_leader(
-    connection: FleetConnection, stream: str, sequence: int, subjects: str | None = None
-) -> StoredMessage | None:
-    with naming_errors(f"{subjects or sequence} could not be read in time"):
-        try:
-            return _as_stored(
-                await connection.js.get_msg(stream, sequence, subject=subjects, next=subjects is not None)
-            )
-        except nats.js.errors.NotFoundError:
-            return None
-
-
-async def erase(connection: FleetConnection, stream: str, sequence: int) -> None:
-    """Delete a message, and overwrite it in the server's files. Does nothing if it is gone."""
-    with naming_errors("a deletion was not answered in time"):
-        try:
-            await connection.js.delete_msg(stream, sequence)
-        except nats.js.errors.APIError as error:
-            if error.err_code not in _NO_MESSAGE:
-                raise
-
-
-# "no message found", "sequence not found", "message delete failed" of one that is gone.
-_NO_MESSAGE = (10037, 10043, 10057)
-_NO_STREAM = 10059
-
-
-def _check_found(stream: str, error: nats.js.errors.APIError) -> None:
-    if error.err_code == _NO_STREAM:
-        raise RefusedByServer(f"NATS has no stream {stream}. Run `dragoman fleet init`.") from error
 
 
 def _as_stored(message: RawStreamMsg) -> StoredMessage:

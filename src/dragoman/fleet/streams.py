@@ -13,7 +13,7 @@ from nats.js.errors import NotFoundError
 from dragoman.conversations.ids import KEY_BYTES
 from dragoman.fleet.connection import FleetConnection, FleetUnavailable, NoAnswer
 from dragoman.fleet.responses import responses_stream
-from dragoman.fleet.stored import WrongSequence, last_stored, naming_errors, put
+from dragoman.fleet.stored import StoredStream, WrongSequence, naming_errors
 from dragoman.fleet.subjects import (
     AUDIT,
     AUDIT_SUBJECTS,
@@ -38,6 +38,8 @@ _SEEN_BY = {
     "worker": (JOURNALS, SNAPSHOTS, INDEX, LEASES),
     "gateway": (JOURNALS, SNAPSHOTS, INDEX, LEASES, RESPONSES, AUDIT),
 }
+# For what JetStream says of a stream when a node starts.
+_ANSWER_SECONDS = 5.0
 # What is kept for a shorter time than this would be gone while it is used.
 _SHORTEST = timedelta(days=1)
 
@@ -104,24 +106,23 @@ async def check_streams(connection: FleetConnection, role: Literal["worker", "ga
 
 async def _check_stream(connection: FleetConnection, name: str) -> None:
     try:
-        with naming_errors(f"{name} was not found in time"):
-            try:
-                await connection.js.stream_info(name)
-            except NotFoundError as error:
-                raise FleetUnavailable(
-                    f"NATS has no stream {name}. Run `dragoman fleet init` with an operator's credentials."
-                ) from error
+        is_there = await StoredStream(connection, name).info("", 0, _ANSWER_SECONDS) is not None
     except NoAnswer as error:
         raise FleetUnavailable(
             f"JetStream does not answer: {name} has no leader now. Try again in some seconds."
         ) from error
+    if not is_there:
+        raise FleetUnavailable(
+            f"NATS has no stream {name}. Run `dragoman fleet init` with an operator's credentials."
+        )
 
 
 async def signing_key(connection: FleetConnection) -> bytes:
     """The key for markers and call ids. All workers have the same: the first makes it. Raises `FleetUnavailable`."""
+    stream = StoredStream(connection, SECRETS)
     try:
         while True:
-            stored = await last_stored(connection, SECRETS, SIGNING_KEY)
+            stored = await stream.last(SIGNING_KEY)
             if stored is not None:
                 if len(stored.data) != KEY_BYTES:
                     raise FleetUnavailable(
@@ -129,7 +130,7 @@ async def signing_key(connection: FleetConnection) -> bytes:
                     )
                 return stored.data
             try:
-                await put(connection, SIGNING_KEY, secrets.token_bytes(KEY_BYTES), expected=0)
+                await stream.put(SIGNING_KEY, secrets.token_bytes(KEY_BYTES), expected=0)
             except WrongSequence:
                 # Another worker was faster.
                 continue

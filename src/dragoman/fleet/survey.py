@@ -7,11 +7,12 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator
 from datetime import UTC, datetime
 
 import msgspec
+from nats.js.api import ClusterInfo, StreamInfo
 
 from dragoman.fleet.connection import FleetConnection, FleetUnavailable, NoAnswer
 from dragoman.fleet.lease import LeaseRecord, live_leases
-from dragoman.fleet.messages import Form, NodeStatus
-from dragoman.fleet.stored import TIME, StoredMessage, StreamInfo, stream_info
+from dragoman.fleet.messages import STATUS_FORM, NodeStatus
+from dragoman.fleet.stored import TIME, StoredMessage, StoredStream
 from dragoman.fleet.subjects import (
     AUDIT,
     GATEWAY_STATUS,
@@ -25,10 +26,9 @@ from dragoman.fleet.subjects import (
     STATUS,
 )
 
-__all__ = ["FleetSurvey", "LeaseReport", "NodeReport", "StreamReport", "survey"]
+__all__ = ["FleetSurvey", "LeaseReport", "NodeReport", "StreamReport", "statuses", "survey"]
 
 _STREAMS = (JOURNALS, SNAPSHOTS, AUDIT, INDEX, LEASES, RESPONSES, SECRETS)
-_STATUS_FORM = Form(NodeStatus)
 # Nodes that do not answer within this time are shown by their lease.
 _ANSWER_SECONDS = 2.0
 # The election of a stream's leader takes up to eight.
@@ -91,23 +91,20 @@ async def survey(connection: FleetConnection) -> FleetSurvey:
             for subject, role in ((STATUS, "worker"), (GATEWAY_STATUS, "gateway"))
         )
     )
-    statuses = {status.name: status for answers in gathered for status in _statuses(answers)}
+    said = {status.name: status for answers in gathered for status in statuses(answers)}
     journals = infos[JOURNALS]
     return FleetSurvey(
-        tuple(
-            NodeReport(name, statuses.get(name), held.get(name))
-            for name in sorted(statuses.keys() | held.keys())
-        ),
-        tuple(_stream(name, info) for name, info in infos.items() if info is not None),
+        tuple(NodeReport(name, said.get(name), held.get(name)) for name in sorted(said.keys() | held.keys())),
+        tuple(_stream(name, info[0]) for name, info in infos.items() if info is not None),
         tuple(name for name, info in infos.items() if info is None),
-        journals.total if journals is not None else 0,
+        journals[1] if journals is not None else 0,
     )
 
 
-def _infos(connection: FleetConnection) -> Iterator[Awaitable[StreamInfo | None]]:
-    """Of all streams; `total` of that of the journals is their number."""
+def _infos(connection: FleetConnection) -> Iterator[Awaitable[tuple[StreamInfo, int] | None]]:
+    """Of all streams; the second of that of the journals is their number."""
     for name in _STREAMS:
-        yield stream_info(connection, name, f"{JOURNAL_SUBJECTS}.*", _PAST_ALL, _API_SECONDS)
+        yield StoredStream(connection, name).info(f"{JOURNAL_SUBJECTS}.*", _PAST_ALL, _API_SECONDS)
 
 
 def _all_of(role: str, leases: Iterable[LeaseReport]) -> Callable[[bytes], bool]:
@@ -115,17 +112,18 @@ def _all_of(role: str, leases: Iterable[LeaseReport]) -> Callable[[bytes], bool]
     missing = {lease.node for lease in leases if lease.role == role}
 
     def is_last(answer: bytes) -> bool:
-        missing.difference_update(status.name for status in _statuses([answer]))
+        missing.difference_update(status.name for status in statuses([answer]))
         return not missing
 
     return is_last
 
 
-def _statuses(answers: Iterable[bytes]) -> list[NodeStatus]:
+def statuses(answers: Iterable[bytes]) -> list[NodeStatus]:
+    """What nodes have said of themselves."""
     found = []
     for answer in answers:
         try:
-            found.append(_STATUS_FORM.decode(answer))
+            found.append(STATUS_FORM.decode(answer))
         except msgspec.MsgspecError:
             # A node of another version, which its lease still shows.
             continue
@@ -138,12 +136,14 @@ def _lease(node: str, record: LeaseRecord, stored: StoredMessage) -> LeaseReport
 
 
 def _stream(name: str, info: StreamInfo) -> StreamReport:
+    cluster = info.cluster or ClusterInfo()
+    replicas = cluster.replicas or []
     return StreamReport(
         name,
         info.state.messages,
         info.state.bytes,
-        info.config.num_replicas,
-        info.cluster.leader,
-        max((peer.lag for peer in info.cluster.replicas), default=0),
-        tuple(peer.name for peer in info.cluster.replicas if peer.offline),
+        info.config.num_replicas or 1,
+        cluster.leader,
+        max((peer.lag or 0 for peer in replicas), default=0),
+        tuple(peer.name or "" for peer in replicas if peer.offline),
     )

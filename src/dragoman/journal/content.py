@@ -6,6 +6,7 @@ what would run, or what a tool returned.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import Literal, TypeAlias
 
 from msgspec.structs import replace
@@ -25,7 +26,7 @@ from dragoman.journal.agent_events import (
 )
 from dragoman.journal.chat_events import MessagesAdded, RunEnded
 from dragoman.journal.event import JournalStarted
-from dragoman.journal.events import AnyEvent
+from dragoman.journal.events import AnyEvent, JournalEntry
 from dragoman.journal.response_events import (
     ItemsAdded,
     MetadataChanged,
@@ -36,7 +37,7 @@ from dragoman.journal.response_events import (
 from dragoman.lm import ActivityPart, Message, Part, PlanPart, ToolCallPart, ToolResultPart
 from dragoman.permissions.approvals import LEVELS
 
-__all__ = ["JournalContent", "is_decision", "without_content"]
+__all__ = ["JournalContent", "decisions_in", "is_decision", "without_content"]
 
 # full: everything. metadata: digests and decisions. off: nothing is stored.
 JournalContent: TypeAlias = Literal["full", "metadata", "off"]
@@ -45,6 +46,13 @@ JournalContent: TypeAlias = Literal["full", "metadata", "off"]
 def is_decision(event: AnyEvent) -> bool:
     """Whether it is part of the record of decisions, which outlives the content of its journal."""
     return isinstance(event, PermissionRequested | PermissionDecided)
+
+
+def decisions_in(entries: Iterable[JournalEntry]) -> Iterator[JournalEntry]:
+    """The decisions among these entries, without their content."""
+    for entry in entries:
+        if is_decision(entry.event) and (event := without_content(entry.event)) is not None:
+            yield replace(entry, event=event)
 
 
 def without_content(event: AnyEvent) -> AnyEvent | None:

@@ -27,6 +27,7 @@ __all__ = [
     "JournalInfo",
     "JournalStore",
     "JournalStoreError",
+    "clock_is_plausible",
     "last_use",
 ]
 
@@ -76,6 +77,8 @@ class JournalInfo(msgspec.Struct, frozen=True, array_like=True):
 
 
 _NO_USE = (AgentStopped, SessionChanged)
+# In seconds: a pause that is not taken for a wrong clock.
+_SHORTEST_JUMP = 7 * 24 * 3600.0
 
 
 def last_use(events: Sequence[StampedEvent]) -> float:
@@ -84,6 +87,14 @@ def last_use(events: Sequence[StampedEvent]) -> float:
     That an agent ends, or a journal is released, is no use of a conversation: the order of a list stays.
     """
     return max((at for at, event in events if not isinstance(event, _NO_USE)), default=0.0)
+
+
+def clock_is_plausible(now: float, seen: float, keep: float) -> bool:
+    """Whether the system's time may be believed. A clock that was set forward must not delete everything.
+
+    If more time has passed since the last look (`seen`) than anything is kept, the next look deletes.
+    """
+    return 0 <= now - seen <= max(keep, _SHORTEST_JUMP)
 
 
 class JournalStore(Protocol):

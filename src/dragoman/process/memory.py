@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from dragoman.process.supervisor import descendants, processes
 
-__all__ = ["MemoryUse", "machine_memory", "measure_below", "measure_tree"]
+__all__ = ["MemoryUse", "half_of_memory", "machine_memory", "measure_below", "measure_tree"]
 
 
 class MemoryUse(NamedTuple):
@@ -51,6 +51,12 @@ def machine_memory(root: Path = Path("/")) -> int | None:
     except (OSError, ValueError, IndexError):
         return None
     return min((total, *_cgroup_limits(root)))
+
+
+def half_of_memory() -> int | None:
+    """What all agents of a server may take together, unless its configuration says something else."""
+    memory = machine_memory()
+    return None if memory is None else memory // 2
 
 
 def _cgroup_limits(root: Path) -> Iterator[int]:

@@ -19,8 +19,9 @@ import msgspec
 from dragoman.conversations.ids import CONVERSATION_ID
 from dragoman.fleet.connection import FleetConnection, FleetUnavailable, NoAnswer, NobodyThere
 from dragoman.fleet.console_messages import DECISION_FORM, PENDING_LIST_FORM, LookUpCalls, ShownAsItem
-from dragoman.fleet.messages import ApprovedCall, Form, NodeStatus, PendingMessage
+from dragoman.fleet.messages import ApprovedCall, PendingMessage
 from dragoman.fleet.subjects import STATUS, decisions_subject
+from dragoman.fleet.survey import statuses
 from dragoman.lm import LanguageModelError, Message, Part, Request, TextPart, ToolResultPart
 from dragoman.permissions.grants import Grants, PendingPermission
 from dragoman.store.errors import JournalStoreError
@@ -39,7 +40,6 @@ _STATUS_SECONDS = 1.0
 _CALL_ID = re.compile(rf"dg_({CONVERSATION_ID.pattern})_[0-9]{{1,9}}_[a-z2-7]{{16}}")
 # As a client writes a yes itself. A transcript for another agent reads it. It grants nothing.
 _ALLOWED = '{"decision": "allow"}'
-_STATUS_FORM = Form(NodeStatus)
 
 
 class PermissionMirror:
@@ -140,14 +140,7 @@ class PermissionMirror:
 
     async def _workers(self) -> list[str]:
         answers = await (await self._connect()).collect(STATUS, b"", _STATUS_SECONDS)
-        found: list[str] = []
-        for data in answers:
-            try:
-                status = _STATUS_FORM.decode(data)
-            except msgspec.MsgspecError:
-                continue
-            found += [status.name] if status.role == "worker" else []
-        return found
+        return [status.name for status in statuses(answers) if status.role == "worker"]
 
     def _shown_as_item(self, call_id: str) -> None:
         """Another gateway may get the answer. It must know from the owner that the item's id is an answer."""

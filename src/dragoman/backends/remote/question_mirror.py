@@ -81,19 +81,15 @@ class QuestionMirror:
         connection: FleetConnection,
         gateway: str,
         inbox: Inbox,
-        *,
-        presence_seconds: float = _PRESENCE_SECONDS,
-        decide_seconds: float = _DECIDE_SECONDS,
-    ) -> AsyncIterator[QuestionMirror]:
-        mirror = cls(
-            connection, gateway, inbox, presence_seconds=presence_seconds, decide_seconds=decide_seconds
-        )
+        **seconds: float,
+    ) -> AsyncIterator[None]:
+        mirror = cls(connection, gateway, inbox, **seconds)
         end = await connection.subscribe(EVERY_QUESTION, mirror._take)
         inbox.on_change.append(mirror._note_change)
         connection.on_reconnect.append(mirror._start_over)
         publishing = asyncio.create_task(mirror._publish_presence())
         try:
-            yield mirror
+            yield
         finally:
             connection.on_reconnect.remove(mirror._start_over)
             inbox.on_change.remove(mirror._note_change)

@@ -73,37 +73,26 @@ class QuestionService:
         self._outgoing: asyncio.Queue[bytes] = asyncio.Queue()
         self._decisions: set[asyncio.Task[None]] = set()
 
-    @classmethod
     @asynccontextmanager
-    async def serving(
-        cls,
-        connection: FleetConnection,
-        node: str,
-        services: PermissionServices,
-        calls: PermissionService,
-        *,
-        may_act: Callable[[], bool] = lambda: True,
-        say_seconds: float = _SAY_SECONDS,
-    ) -> AsyncIterator[QuestionService]:
-        service = cls(connection, node, services, calls, may_act=may_act, say_seconds=say_seconds)
+    async def serving(self) -> AsyncIterator[None]:
         ends = [
-            await connection.subscribe(PRESENCE, service._take_presence),
-            await connection.subscribe(ALL_QUESTIONS, service._publish_all),
-            await connection.subscribe(decisions_subject(node), service._take_decision),
+            await self._connection.subscribe(PRESENCE, self._take_presence),
+            await self._connection.subscribe(ALL_QUESTIONS, self._publish_all),
+            await self._connection.subscribe(decisions_subject(self._node), self._take_decision),
         ]
-        await connection.flush()
-        service._use_console()
-        tasks = [asyncio.create_task(service._publish()), asyncio.create_task(service._say())]
+        await self._connection.flush()
+        self._use_console()
+        tasks = [asyncio.create_task(self._publish()), asyncio.create_task(self._say())]
         try:
-            yield service
+            yield
         finally:
             for end in ends:
                 await end()
-            services.inbox.disconnect()
-            for task in (*tasks, *service._decisions):
+            self._inbox.disconnect()
+            for task in (*tasks, *self._decisions):
                 task.cancel()
-            await asyncio.wait({*tasks, *service._decisions})
-            await service._publish_rest()
+            await asyncio.wait({*tasks, *self._decisions})
+            await self._publish_rest()
 
     # As the watcher of the inbox.
 

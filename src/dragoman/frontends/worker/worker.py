@@ -132,14 +132,15 @@ class Worker(Generic[_L]):
             if models.journals.store is not None:
                 await models.journals.store.release(journal)
 
+        questions = QuestionService(
+            self._connection,
+            lease.node,
+            models.permissions,
+            serving.calls,
+            may_act=lambda: lease.seconds_left() > 0,
+        )
         async with (
-            QuestionService.serving(
-                self._connection,
-                lease.node,
-                models.permissions,
-                serving.calls,
-                may_act=lambda: lease.seconds_left() > 0,
-            ),
+            questions.serving(),
             served_conversations(self._connection, lease.node, models.conversations, release),
         ):
             yield

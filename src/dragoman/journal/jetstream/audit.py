@@ -18,9 +18,9 @@ from typing import Annotated
 import msgspec
 
 from dragoman.fleet.connection import FleetConnection
-from dragoman.fleet.stored import StoredMessage, put, stored_at, stored_since
+from dragoman.fleet.stored import StoredMessage, StoredStream
 from dragoman.fleet.subjects import AUDIT, AUDIT_SUBJECTS, JOURNALS
-from dragoman.journal.content import is_decision, without_content
+from dragoman.journal.content import decisions_in, is_decision
 from dragoman.journal.events import JournalEntry, UnreadableJournal, decode_events, encode_events
 from dragoman.journal.jetstream.head import journal_token
 
@@ -55,29 +55,19 @@ class AuditLog:
     """The decisions of all journals, those of deleted ones included."""
 
     def __init__(self, connection: FleetConnection) -> None:
-        self._connection = connection
+        self._stream = StoredStream(connection, AUDIT)
+        self._journals = StoredStream(connection, JOURNALS)
         # The stream sequence numbers of copies that were reported: the log is read often.
         self._unreadable: set[int] = set()
 
     async def add(self, journal: str, message: int, entries: Sequence[JournalEntry]) -> None:
         """Copy the decisions among the entries of a journal's message. Raises `FleetUnavailable` or `NoAnswer`."""
-        bare = [
-            (entry.sequence, entry.at, event)
-            for entry in entries
-            if is_decision(entry.event) and (event := without_content(entry.event)) is not None
-        ]
+        bare = list(decisions_in(entries))
         if bare:
-            copied = _Copied(
-                journal,
-                message,
-                tuple(number for number, _, _ in bare),
-                msgspec.Raw(encode_events([(at, event) for _, at, event in bare])),
-            )
-            await put(
-                self._connection,
-                f"{AUDIT_SUBJECTS}.{journal_token(journal)}",
-                msgspec.json.encode(copied),
-            )
+            events = encode_events([(entry.at, entry.event) for entry in bare])
+            numbers = tuple(entry.sequence for entry in bare)
+            copied = msgspec.json.encode(_Copied(journal, message, numbers, msgspec.Raw(events)))
+            await self._stream.put(f"{AUDIT_SUBJECTS}.{journal_token(journal)}", copied)
 
     async def since(self, since: float) -> list[AuditedDecision]:
         """Each decision once, in the order in which they were copied."""
@@ -86,7 +76,7 @@ class AuditLog:
         except (OverflowError, ValueError, OSError):
             start = datetime.fromtimestamp(0, UTC)
         found: dict[tuple[str, int, bytes], AuditedDecision] = {}
-        for message in await stored_since(self._connection, AUDIT, f"{AUDIT_SUBJECTS}.*", start):
+        for message in await self._stream.since(f"{AUDIT_SUBJECTS}.*", start):
             for each in self._decisions(message):
                 if each.entry.at >= since:
                     content = encode_events([(each.entry.at, each.entry.event)])
@@ -114,7 +104,7 @@ class AuditLog:
 
         async def found(sequence: int) -> StoredMessage | None:
             async with limit:
-                return await stored_at(self._connection, JOURNALS, sequence)
+                return await self._journals.at(sequence)
 
         messages = await asyncio.gather(*(found(each) for each in sequences))
         return [message for message in messages if message is not None]

@@ -16,17 +16,16 @@ from msgspec.structs import replace
 
 from dragoman.fleet.connection import FleetConnection
 from dragoman.fleet.lease import live_incarnations
-from dragoman.fleet.stored import last_stored, naming_errors, put
+from dragoman.fleet.stored import StoredStream, naming_errors
 from dragoman.fleet.subjects import INDEX, INDEX_SUBJECTS, SNAPSHOT_SUBJECTS, SNAPSHOTS
 from dragoman.journal.events import AnyEvent, UnreadableJournal, encode_events
 from dragoman.journal.jetstream.folds import ConversationFolds
 from dragoman.journal.jetstream.head import JournalHead, KnownHead, journal_token
 from dragoman.journal.jetstream.known import KnownHeads, new_attempt
+from dragoman.journal.store import clock_is_plausible
 
 __all__ = ["JournalDeletion"]
 
-# In seconds: a pause that is not taken for a wrong clock.
-_SHORTEST_JUMP = 7 * 24 * 3600.0
 # Not the name of a journal: `journal_token` makes none like it.
 _CLOCK = f"{SNAPSHOT_SUBJECTS}.~clock"
 
@@ -114,32 +113,29 @@ class JournalDeletion:
         for known in heads:
             if known.head.life == "erasing":
                 await self._erase(known)
-        is_plausible = await self._clock_is_plausible(present, keep.total_seconds())
+        is_plausible = clock_is_plausible(present, await self._seen_at(present), keep.total_seconds())
         incarnations = await live_incarnations(self._connection)
         deleted = 0
         for known in heads:
             head = known.head
-            is_held = bool(head.incarnation) and incarnations.get(head.node) == head.incarnation
-            if head.is_deleted or is_held:
+            used_at = max(head.info.used_at, head.info.started_at)
+            if head.is_deleted or head.lives_in(incarnations):
                 continue
-            if max(head.info.used_at, head.info.started_at) > present:
+            if used_at > present:
                 # By a clock that was wrong. It counts as used now: it must not stay for ever.
                 started_at = min(head.info.started_at, present)
                 info = replace(head.info, used_at=present, started_at=started_at)
                 await self._known.replace(known, replace(head, info=info, first=0, count=0, chunks=()))
-            elif is_plausible and max(head.info.used_at, head.info.started_at) < limit:
+            elif is_plausible and used_at < limit:
                 deleted += await self._delete(known)
         return deleted
 
-    async def _clock_is_plausible(self, now: float, keep: float) -> bool:
-        """Whether the system's time may be believed. A clock that was set forward must not delete everything.
-
-        If more time has passed since the last look than anything is kept, this look only notes the time, and the next deletes.
-        """
-        stored = await last_stored(self._connection, SNAPSHOTS, _CLOCK)
+    async def _seen_at(self, now: float) -> float:
+        """When this was last called. Notes that it is called now."""
+        stream = StoredStream(self._connection, SNAPSHOTS)
+        stored = await stream.last(_CLOCK)
+        await stream.put(_CLOCK, msgspec.json.encode(now))
         try:
-            seen = msgspec.json.decode(stored.data, type=float) if stored is not None and stored.data else 0.0
+            return msgspec.json.decode(stored.data, type=float) if stored is not None else 0.0
         except msgspec.MsgspecError:
-            seen = 0.0
-        await put(self._connection, _CLOCK, msgspec.json.encode(now))
-        return 0 <= now - seen <= max(keep, _SHORTEST_JUMP)
+            return 0.0

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from dragoman.conversations.records import joinable_places
 from dragoman.fleet.connection import FleetConnection, FleetUnavailable, NoAnswer
 from dragoman.fleet.hints import index_keys
-from dragoman.fleet.stored import StoredMessage, erase, last_of_each, put
+from dragoman.fleet.stored import StoredMessage, StoredStream
 from dragoman.fleet.subjects import INDEX_SUBJECTS, SNAPSHOT_SUBJECTS, SNAPSHOTS
 from dragoman.journal.agent_events import ConversationImported, ReplyEnded, RequestReceived, SessionChanged
 from dragoman.journal.event import JournalStarted
@@ -83,6 +83,7 @@ class ConversationFolds:
         self, connection: FleetConnection, messages: JournalMessages, node: str, shared: Path | None
     ) -> None:
         self._connection = connection
+        self._snapshots = StoredStream(connection, SNAPSHOTS)
         self._messages = messages
         self._node = node
         self.clock: Callable[[], float] = time.monotonic
@@ -114,15 +115,15 @@ class ConversationFolds:
         )
 
     async def appended(self, known: KnownHead, entries: Sequence[JournalEntry]) -> None:
-        """This node has appended these events: note them, make index entries, and perhaps a snapshot."""
+        """This node has appended these events, one at least: note them, make index entries, and perhaps a snapshot."""
         journal = known.head.info.id
         loaded = self._loaded.get(journal)
         try:
-            if entries and entries[0].sequence == 1:
+            if entries[0].sequence == 1:
                 loaded = self._keep(journal, _Loaded(ConversationFold(journal)))
-            if loaded is not None and entries and loaded.last == entries[0].sequence - 1:
+            if loaded is not None and loaded.last == entries[0].sequence - 1:
                 loaded.take(known.head, known.sequence, entries, known.size)
-            elif entries:
+            else:
                 loaded = await self._load(journal, known.sequence)
             if loaded is None:
                 return
@@ -136,8 +137,8 @@ class ConversationFolds:
 
     async def erase_snapshot(self, journal: str) -> None:
         """Overwrite it in the server's files."""
-        for message in await last_of_each(self._connection, SNAPSHOTS, [_snapshot_subject(journal)]):
-            await erase(self._connection, SNAPSHOTS, message.sequence)
+        for message in await self._snapshots.last_of_each([_snapshot_subject(journal)]):
+            await self._snapshots.erase(message.sequence)
 
     def _keep(self, journal: str, loaded: _Loaded) -> _Loaded:
         self._loaded[journal] = loaded
@@ -169,7 +170,7 @@ class ConversationFolds:
         return self._keep(journal, loaded)
 
     async def _from_snapshot(self, journal: str) -> _Loaded:
-        found = await last_of_each(self._connection, SNAPSHOTS, [_snapshot_subject(journal)])
+        found = await self._snapshots.last_of_each([_snapshot_subject(journal)])
         head = _snapshot_head(found[0]) if found else None
         state = decode_snapshot(journal, found[0].data) if head is not None else None
         if head is None or state is None:
@@ -189,7 +190,7 @@ class ConversationFolds:
         headers = {_SNAPSHOT: msgspec.json.encode(head).decode()}
         # What replaces a message does not overwrite it.
         await self.erase_snapshot(journal)
-        await put(self._connection, _snapshot_subject(journal), content, headers=headers)
+        await self._snapshots.put(_snapshot_subject(journal), content, headers=headers)
         known = await self._messages.head(journal)
         if known is None or known.head.is_deleted:
             # It was deleted just then.

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 import msgspec
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from dragoman.fleet.stored import StoredMessage
 from dragoman.fleet.subjects import JOURNAL_SUBJECTS, subject_token
@@ -104,6 +104,10 @@ class JournalHead(msgspec.Struct, frozen=True, omit_defaults=True):
     def is_deleted(self) -> bool:
         return self.life != ""
 
+    def lives_in(self, incarnations: Mapping[str, str]) -> bool:
+        """Whether the journal's owner is among these: the incarnation of each node that lives."""
+        return bool(self.incarnation) and incarnations.get(self.node) == self.incarnation
+
     def owned_by(self, node: str, incarnation: str, attempt: str) -> JournalHead:
         """The head when this incarnation becomes the owner, or stays it."""
         return replace(
@@ -158,22 +162,7 @@ class JournalHead(msgspec.Struct, frozen=True, omit_defaults=True):
         ]
 
     def shown(self, owner: str) -> JournalInfo:
-        info = self.info
-        return JournalInfo(
-            info.id,
-            info.kind,
-            info.model,
-            info.workspace,
-            info.connection,
-            info.title,
-            info.parent,
-            info.started_at,
-            info.used_at,
-            self.last,
-            owner,
-            info.program,
-            self.node,
-        )
+        return JournalInfo(**asdict(self.info), sequence=self.last, owner=owner, last_node=self.node)
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ from msgspec.structs import replace
 from dragoman.fleet.connection import FleetConnection, FleetUnavailable, NoAnswer, Received
 from dragoman.fleet.lease import NodeLease, live_incarnations
 from dragoman.fleet.placement import Place
-from dragoman.fleet.stored import StoredMessage, first_stored, naming_errors, through_election
+from dragoman.fleet.stored import StoredMessage, StoredStream, naming_errors, through_election
 from dragoman.fleet.subjects import INDEX, INDEX_SUBJECTS, JOURNALS, NEWS
 from dragoman.journal.content import is_decision
 from dragoman.journal.event import JournalKind, JournalStarted
@@ -297,10 +297,13 @@ class JetStreamJournals:
 
     async def find(self, journal: str) -> JournalInfo | None:
         with mapping_errors():
-            known = await self._known.load(journal)
-            if known is None or known.head.is_deleted:
-                return None
-            return known.head.shown(known.head.node if await self._known.lives(known.head) else "")
+            return await self._find(journal)
+
+    async def _find(self, journal: str) -> JournalInfo | None:
+        known = await self._known.load(journal)
+        if known is None or known.head.is_deleted:
+            return None
+        return known.head.shown(known.head.node if await self._known.lives(known.head) else "")
 
     async def heads(self, model: str, seen: int | None) -> tuple[int, dict[str, int]] | None:
         """Only of conversations that this node has appended to, or was told to consider."""
@@ -312,9 +315,7 @@ class JetStreamJournals:
             heads = [known.head for known in await self._messages.all_heads()]
             incarnations = await live_incarnations(self._connection)
         found = [
-            head.shown(
-                head.node if head.incarnation and incarnations.get(head.node) == head.incarnation else ""
-            )
+            head.shown(head.node if head.lives_in(incarnations) else "")
             for head in heads
             if not head.is_deleted and head.info.kind in kinds
         ]
@@ -375,12 +376,10 @@ class JetStreamJournals:
 
     async def hinted(self, keys: Sequence[str]) -> list[str]:
         """The ids of conversations that the index has under these keys, those of earlier keys first."""
+        index = StoredStream(self._connection, INDEX)
         with mapping_errors():
             found = await asyncio.gather(
-                *(
-                    first_stored(self._connection, INDEX, f"{INDEX_SUBJECTS}.{key}.*", _MOST_HINTED)
-                    for key in keys
-                )
+                *(index.first(f"{INDEX_SUBJECTS}.{key}.*", _MOST_HINTED) for key in keys)
             )
         subjects = (message.subject for messages in found for message in reversed(messages))
         return list(dict.fromkeys(subject.rpartition(".")[2] for subject in subjects))
@@ -388,17 +387,11 @@ class JetStreamJournals:
     async def place_of(self, journal: str) -> Place | None:
         """Which node has a journal. None: there is no such journal, or it cannot be read."""
         try:
-            return await self._patient(lambda: self._place_of(journal))
+            info = await self._patient(lambda: self._find(journal))
         except UnreadableJournal as error:
             _log.warning("%s has no place: %s", journal, error)
             return None
-
-    async def _place_of(self, journal: str) -> Place | None:
-        known = await self._known.load(journal)
-        if known is None or known.head.is_deleted:
-            return None
-        head = known.head
-        return Place(head.node if await self._known.lives(head) else "", head.node)
+        return None if info is None else Place(info.owner, info.last_node)
 
 
 def _digest(content: bytes) -> bytes:

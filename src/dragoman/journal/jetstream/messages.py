@@ -16,17 +16,7 @@ from contextlib import contextmanager
 from msgspec.structs import replace
 
 from dragoman.fleet.connection import FleetConnection, FleetUnavailable, NoAnswer
-from dragoman.fleet.stored import (
-    StoredMessage,
-    WrongSequence,
-    erase,
-    heads_of_all,
-    last_of_each,
-    last_stored,
-    put,
-    stored_after,
-    stored_at,
-)
+from dragoman.fleet.stored import StoredMessage, StoredStream, WrongSequence
 from dragoman.fleet.subjects import JOURNAL_SUBJECTS, JOURNALS
 from dragoman.journal.events import JournalEntry, UnreadableJournal
 from dragoman.journal.jetstream.head import HEAD, JournalHead, KnownHead, journal_subject
@@ -42,8 +32,6 @@ _ROOM = 1_024
 # A replica may lag behind the leader that acknowledged a write. Usually by less than a millisecond.
 _LAG_SECONDS = 2.0
 _LAG_LOOK_SECONDS = 0.005
-# How many journals' heads one request reads. Each comes with its content.
-_HEADS_AT_ONCE = 64
 
 
 @contextmanager
@@ -60,27 +48,24 @@ class JournalMessages:
 
     def __init__(self, connection: FleetConnection, check: Callable[[], None]) -> None:
         self._connection = connection
+        self._stream = StoredStream(connection, JOURNALS)
         self._check = check
         # The stream sequence numbers of messages that were reported: lists are read often.
         self._unreadable: set[int] = set()
 
     async def head(self, journal: str) -> KnownHead | None:
         """As the leader has it. Raises `FleetUnavailable` or `NoAnswer`."""
-        message = await last_stored(self._connection, JOURNALS, journal_subject(journal))
+        message = await self._stream.last(journal_subject(journal))
         return None if message is None else KnownHead.read(message)
 
     async def heads(self, journals: Sequence[str]) -> dict[str, KnownHead]:
         """Those of the journals that exist and can be read, deleted ones included."""
-        found: dict[str, KnownHead] = {}
-        for start in range(0, len(journals), _HEADS_AT_ONCE):
-            subjects = [journal_subject(each) for each in journals[start : start + _HEADS_AT_ONCE]]
-            for known in self._readable(await last_of_each(self._connection, JOURNALS, subjects)):
-                found[known.head.info.id] = known
-        return found
+        found = await self._stream.last_of_each([journal_subject(each) for each in journals])
+        return {known.head.info.id: known for known in self._readable(found)}
 
     async def all_heads(self) -> list[KnownHead]:
         """Those of all journals that can be read, without the deleted ones, but those that are being erased."""
-        found = await heads_of_all(self._connection, JOURNALS, f"{JOURNAL_SUBJECTS}.*")
+        found = await self._stream.last_of_all(f"{JOURNAL_SUBJECTS}.*")
         return [known for known in self._readable(found) if known.head.life != "deleted"]
 
     def _readable(self, messages: Iterable[StoredMessage]) -> Iterator[KnownHead]:
@@ -98,7 +83,7 @@ class JournalMessages:
         limit = time.monotonic() + _LAG_SECONDS
         subject = journal_subject(journal)
         while True:
-            found = await stored_after(self._connection, JOURNALS, subject, sequence)
+            found = await self._stream.after(subject, sequence)
             reached = found[-1].sequence if found else sequence
             if reached >= at_least or time.monotonic() >= limit:
                 return found
@@ -113,11 +98,9 @@ class JournalMessages:
         return head.entries(b"".join(chunks))
 
     async def _chunk(self, sequence: int) -> bytes:
-        limit = time.monotonic() + _LAG_SECONDS
-        while (found := await stored_at(self._connection, JOURNALS, sequence)) is None:
-            if time.monotonic() >= limit:
-                raise UnreadableJournal(f"message {sequence}, which has a part of it, is gone")
-            await asyncio.sleep(_LAG_LOOK_SECONDS)
+        found = await self._stream.nearest_at(sequence)
+        if found is None:
+            raise UnreadableJournal(f"message {sequence}, which has a part of it, is gone")
         return found.data
 
     async def put(
@@ -136,7 +119,7 @@ class JournalMessages:
             for start in range(0, len(content), most):
                 self._check()
                 chunk = content[start : start + most]
-                chunks.append(await put(self._connection, f"{subject}.part", chunk))
+                chunks.append(await self._stream.put(f"{subject}.part", chunk))
             head, content = replace(head, chunks=tuple(chunks)), b""
             header = head.header()
         headers = {HEAD: header, _ID: secrets.token_hex(8)}
@@ -144,9 +127,9 @@ class JournalMessages:
             headers["Nats-Rollup"] = "sub"
         self._check()
         try:
-            sequence = await put(self._connection, subject, content, expected=expected, headers=headers)
+            sequence = await self._stream.put(subject, content, expected=expected, headers=headers)
         except NoAnswer:
-            found = await last_stored(self._connection, JOURNALS, subject)
+            found = await self._stream.last(subject)
             if found is None or found.headers.get(_ID) != headers[_ID]:
                 raise WrongSequence(subject) from None
             sequence = found.sequence
@@ -155,14 +138,14 @@ class JournalMessages:
     async def erase_before(self, journal: str, sequence: int) -> None:
         """Overwrite all messages of a journal before this one, and all chunks, in the server's files."""
         subject = journal_subject(journal)
-        older = await stored_after(self._connection, JOURNALS, subject)
-        chunks = await stored_after(self._connection, JOURNALS, f"{subject}.part")
+        older = await self._stream.after(subject)
+        chunks = await self._stream.after(f"{subject}.part")
         for message in [*older, *chunks]:
             if message.sequence < sequence:
-                await erase(self._connection, JOURNALS, message.sequence)
+                await self._stream.erase(message.sequence)
 
     async def erase_all(self, messages: Sequence[StoredMessage]) -> None:
         """Overwrite these messages, and the chunks that they name."""
         for message in messages:
             for sequence in (*JournalHead.read(message).chunks, message.sequence):
-                await erase(self._connection, JOURNALS, sequence)
+                await self._stream.erase(sequence)

@@ -19,7 +19,7 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from dragoman.journal.content import is_decision, without_content
+from dragoman.journal.content import decisions_in, is_decision
 from dragoman.journal.event import ContentDeleted, JournalKind, JournalStarted
 from dragoman.journal.events import (
     AnyEvent,
@@ -38,6 +38,7 @@ from dragoman.journal.store import (
     JournalConflict,
     JournalInfo,
     JournalStoreError,
+    clock_is_plausible,
     last_use,
 )
 from dragoman.store import Database
@@ -51,8 +52,6 @@ _log = logging.getLogger(__name__)
 _LOOK_SECONDS = 0.25
 # A lease counts as ended so long before it does: what was begun in it must not go on after it.
 _MARGIN_SECONDS = 10.0
-# In seconds: a pause that is not taken for a wrong clock.
-_SHORTEST_JUMP = 7 * 24 * 3600.0
 
 
 class _Head(msgspec.Struct, frozen=True, array_like=True):
@@ -298,7 +297,9 @@ class SqliteJournals:
             database.execute(
                 "UPDATE responses SET used_at = ? WHERE used_at > ?", now.isoformat(), now.isoformat()
             )
-            if not _clock_is_plausible(database, present, keep.total_seconds()):
+            [(seen,)] = database.rows(tuple[float], "SELECT seen_at FROM journal_clock")
+            database.execute("UPDATE journal_clock SET seen_at = ?", present)
+            if not clock_is_plausible(present, seen, keep.total_seconds()):
                 return 0
             old = database.rows(
                 _Head,
@@ -417,14 +418,9 @@ class SqliteJournals:
 
     def _delete_content(self, number: int) -> None:
         database = self._database
-        entries = self._entries(number, 0)
         left: list[StampedEvent] = []
         try:
-            left.extend(
-                (entry.at, event)
-                for entry in entries
-                if is_decision(entry.event) and (event := without_content(entry.event)) is not None
-            )
+            left.extend((entry.at, entry.event) for entry in decisions_in(self._entries(number, 0)))
         except UnreadableJournal as error:
             _log.warning("decisions of a journal that cannot be read are lost: %s", error)
         left.append((time.time(), ContentDeleted()))
@@ -476,13 +472,3 @@ def _shown(info: JournalInfo) -> JournalInfo:
     """With the owner as people know it: its process id, if it lives."""
     pid = info.owner.partition(" ")[0] if info.owner and owner_lives(info.owner) else ""
     return msgspec.structs.replace(info, owner=pid)
-
-
-def _clock_is_plausible(database: Database, now: float, keep: float) -> bool:
-    """Whether the system's time may be believed. A clock that was set forward must not delete everything.
-
-    If more time has passed since the last look than anything is kept, this look only notes the time, and the next deletes.
-    """
-    [(seen,)] = database.rows(tuple[float], "SELECT seen_at FROM journal_clock")
-    database.execute("UPDATE journal_clock SET seen_at = ?", now)
-    return 0 <= now - seen <= max(keep, _SHORTEST_JUMP)
