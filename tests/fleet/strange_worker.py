@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 from dragoman.fleet.connection import FleetConnection, Received
@@ -51,17 +51,23 @@ class StrangeWorker:
     bid: bytes | None = None
     accepted: bytes | None = None
     is_silent: bool = False
+    # It bids, and does not answer requests.
+    takes_nothing: bool = False
     streams: list[str] = field(default_factory=list)
 
-    async def start(self) -> None:
-        for subject, handle in (
-            (STATUS, self._on_status),
-            (bids_subject(_INFO.id), self._on_bid_request),
-            (requests_subject(self.name), self._on_request),
-            (streams_subject(self.name), self._on_stream),
-        ):
-            await self.connection.subscribe(subject, handle)
+    async def start(self) -> dict[str, Callable[[], Awaitable[None]]]:
+        """Listen. Returns, for each subject, a function that ends that."""
+        ends = {
+            subject: await self.connection.subscribe(subject, handle)
+            for subject, handle in (
+                (STATUS, self._on_status),
+                (bids_subject(_INFO.id), self._on_bid_request),
+                (requests_subject(self.name), self._on_request),
+                (streams_subject(self.name), self._on_stream),
+            )
+        }
         await self.connection.flush()
+        return ends
 
     async def _on_status(self, received: Received) -> None:
         status = NodeStatus(self.name, "i1", "worker", "9", (OfferedModel(_INFO),))
@@ -74,6 +80,8 @@ class StrangeWorker:
             await self.connection.answer(received, bid)
 
     async def _on_request(self, received: Received) -> None:
+        if self.takes_nothing:
+            return
         self.streams.append(REQUEST_FORM.decode(received.data).stream)
         accepted = ACCEPTED_FORM.encode(Accepted("i1", 16.0)) if self.accepted is None else self.accepted
         await self.connection.answer(received, accepted)

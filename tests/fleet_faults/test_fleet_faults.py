@@ -156,5 +156,11 @@ def test_what_is_shorter_than_a_fence_interrupts_no_answer() -> None:
     }
     assert faults["leader killed"].may_fail_with(store)
     assert not faults["worker terminated"].may_fail_with(store)
+    nobody = "No worker with the model 'fake' takes requests now."
+    assert not any(
+        fault.may_fail_with(nobody)
+        for fault in faults.values()
+        if fault.role in ("follower", "leader") and not fault.is_long
+    )
     assert faults["gateway terminated"].may_fail_with(GATEWAY_GONE)
     assert not faults["gateway suspended"].may_fail_with(GATEWAY_GONE)

@@ -312,9 +312,11 @@ async def _end(task: asyncio.Task[None]) -> None:
         await asyncio.wait({task}, timeout=_AGAIN_SECONDS)
 
 
-async def find_lease(connection: FleetConnection, node: str) -> LeaseRecord | None:
+async def find_lease(
+    connection: FleetConnection, node: str, seconds: float = ANSWER_SECONDS
+) -> LeaseRecord | None:
     """The lease of a node that lives. Raises `FleetUnavailable` or `NoAnswer`."""
-    found, _ = await _find(connection, node)
+    found, _ = await _find(connection, node, seconds)
     return found
 
 
