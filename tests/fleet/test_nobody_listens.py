@@ -215,6 +215,25 @@ async def test_a_request_waits_for_a_worker_that_connects_again(
     assert (await going.end()).text == "hi"
 
 
+async def test_a_request_for_bids_that_is_lost_is_sent_again(
+    room: Machines, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server that hangs may end, and nobody says that nobody listens."""
+    monkeypatch.setattr(model_module, "ELECTION_SECONDS", _FOR_EVER)
+    asked: list[str] = []
+
+    def is_lost(subject: str, _data: bytes) -> bool:
+        if subject == bids_subject("strange"):
+            asked.append(subject)
+            return len(asked) == 1
+        return False
+
+    await _connected(room)
+    gateway = await room.gateway(wrapped=losing(is_lost))
+    assert (await soon(room.chat(gateway, "strange").say("hello"))).text == "hi"
+    assert len(asked) == 2
+
+
 async def test_a_request_waits_for_a_worker_that_has_bid_and_does_not_get_it(
     room: Machines, monkeypatch: pytest.MonkeyPatch
 ) -> None:
