@@ -16,6 +16,7 @@ from dragoman.fleet.messages import (
     STREAM_FORM,
     Accepted,
     Bid,
+    Cancel,
     NodeStatus,
     OfferedModel,
     Ping,
@@ -54,6 +55,7 @@ class StrangeWorker:
     # It bids, and does not answer requests.
     takes_nothing: bool = False
     streams: list[str] = field(default_factory=list)
+    cancelled: list[str] = field(default_factory=list)
 
     async def start(self) -> dict[str, Callable[[], Awaitable[None]]]:
         """Listen. Returns, for each subject, a function that ends that."""
@@ -80,9 +82,9 @@ class StrangeWorker:
             await self.connection.answer(received, bid)
 
     async def _on_request(self, received: Received) -> None:
+        self.streams.append(REQUEST_FORM.decode(received.data).stream)
         if self.takes_nothing:
             return
-        self.streams.append(REQUEST_FORM.decode(received.data).stream)
         accepted = ACCEPTED_FORM.encode(Accepted("i1", 16.0)) if self.accepted is None else self.accepted
         await self.connection.answer(received, accepted)
 
@@ -95,5 +97,7 @@ class StrangeWorker:
                 for data in self.batches(stream):
                     message = BATCHES_FORM.encode((data,))
                     await self.connection.publish(parts_subject(self.gateway), message)
+            case Cancel(stream=stream):
+                self.cancelled.append(stream)
             case _:
                 pass

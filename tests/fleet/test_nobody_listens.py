@@ -269,6 +269,11 @@ async def test_a_request_waits_for_a_worker_that_has_bid_and_then_hangs_for_a_wh
     await soon(until(lambda: requests.count > 2 or going.task.done()))
     strange.takes_nothing = False
     assert (await going.end()).text == "hi"
+    # It keeps no place for a request that it has got late.
+    *given_up, taken = dict.fromkeys(strange.streams)
+    assert given_up
+    assert strange.cancelled == given_up
+    assert taken not in strange.cancelled
 
 
 async def test_a_worker_that_does_not_come_back_is_named_when_an_election_would_be_over(

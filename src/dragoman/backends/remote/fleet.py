@@ -351,6 +351,8 @@ class Fleet:
         finally:
             self._opening[node] -= 1
         if answer is None:
+            # It may get the request late, and would keep a place for it until it is confirmed.
+            await self._say(node, Cancel(stream.id))
             return None
         accepted = _read(ACCEPTED_FORM, answer, f"the answer of {node} to a request")
         if accepted is None:
