@@ -50,9 +50,7 @@ class FaultyAgent(Agent):
         super().__init__(options)
 
     def note(self, what: str, params: object) -> None:
-        entry = {"method": what, "params": params, "pid": os.getpid()}
-        if what == "said":
-            entry["at"] = time.time()
+        entry = {"method": what, "params": params, "pid": os.getpid(), "at": time.time()}
         with (self.folder / "journal").open("a") as journal:
             journal.write(json.dumps(entry) + "\n")
 

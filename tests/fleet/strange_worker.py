@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 from dragoman.fleet.connection import FleetConnection, Received
@@ -16,6 +16,7 @@ from dragoman.fleet.messages import (
     STREAM_FORM,
     Accepted,
     Bid,
+    Cancel,
     NodeStatus,
     OfferedModel,
     Ping,
@@ -51,17 +52,24 @@ class StrangeWorker:
     bid: bytes | None = None
     accepted: bytes | None = None
     is_silent: bool = False
+    # It bids, and does not answer requests.
+    takes_nothing: bool = False
     streams: list[str] = field(default_factory=list)
+    cancelled: list[str] = field(default_factory=list)
 
-    async def start(self) -> None:
-        for subject, handle in (
-            (STATUS, self._on_status),
-            (bids_subject(_INFO.id), self._on_bid_request),
-            (requests_subject(self.name), self._on_request),
-            (streams_subject(self.name), self._on_stream),
-        ):
-            await self.connection.subscribe(subject, handle)
+    async def start(self) -> dict[str, Callable[[], Awaitable[None]]]:
+        """Listen. Returns, for each subject, a function that ends that."""
+        ends = {
+            subject: await self.connection.subscribe(subject, handle)
+            for subject, handle in (
+                (STATUS, self._on_status),
+                (bids_subject(_INFO.id), self._on_bid_request),
+                (requests_subject(self.name), self._on_request),
+                (streams_subject(self.name), self._on_stream),
+            )
+        }
         await self.connection.flush()
+        return ends
 
     async def _on_status(self, received: Received) -> None:
         status = NodeStatus(self.name, "i1", "worker", "9", (OfferedModel(_INFO),))
@@ -75,6 +83,8 @@ class StrangeWorker:
 
     async def _on_request(self, received: Received) -> None:
         self.streams.append(REQUEST_FORM.decode(received.data).stream)
+        if self.takes_nothing:
+            return
         accepted = ACCEPTED_FORM.encode(Accepted("i1", 16.0)) if self.accepted is None else self.accepted
         await self.connection.answer(received, accepted)
 
@@ -87,5 +97,7 @@ class StrangeWorker:
                 for data in self.batches(stream):
                     message = BATCHES_FORM.encode((data,))
                     await self.connection.publish(parts_subject(self.gateway), message)
+            case Cancel(stream=stream):
+                self.cancelled.append(stream)
             case _:
                 pass

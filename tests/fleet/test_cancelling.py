@@ -41,12 +41,40 @@ async def test_the_owner_gets_the_id_and_nobody_else_does(
     assert taken == {"a": ["resp_1"], "b": ["resp_2"]}
 
 
-async def test_one_that_is_gone_is_named_in_the_log(
-    both: tuple[FleetConnection, FleetConnection], caplog: pytest.LogCaptureFixture
+async def test_one_that_connects_again_is_asked_again(
+    both: tuple[FleetConnection, FleetConnection], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    a, b = both
+    taken: list[str] = []
+    asked = asyncio.Event()
+    publish = b.publish
+
+    async def noted(subject: str, data: bytes, reply: str = "", *_: object) -> None:
+        await publish(subject, data, reply)
+        asked.set()
+
+    monkeypatch.setattr(b, "publish", noted)
+    cancelling = asyncio.create_task(GatewayCancels(b).cancel("a", "resp_1"))
+    await asked.wait()
+
+    def take(id_: str) -> bool:
+        taken.append(id_)
+        return True
+
+    async with GatewayCancels(a).taken("a", take):
+        await cancelling
+    assert taken == ["resp_1"]
+
+
+async def test_one_that_is_gone_is_named_in_the_log(
+    both: tuple[FleetConnection, FleetConnection],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr("dragoman.fleet.cancelling._ABSENT_SECONDS", 0.0)
     _, b = both
     await GatewayCancels(b).cancel("a", "resp_1")
-    assert "resp_1 cannot be cancelled at a" in caplog.text
+    assert "a does not answer: resp_1 cannot be cancelled there" in caplog.text
     # No name of a node: an owner that is no gateway.
     await GatewayCancels(b).cancel("a b.*", "resp_1")
 

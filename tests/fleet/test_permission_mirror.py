@@ -127,11 +127,41 @@ async def test_n6_a_call_that_is_not_known_is_looked_up_at_its_owner_or_at_all_w
     assert asked == ["aaaaaaaaaaaaaaaa"]
 
 
+@pytest.mark.parametrize("listens", [True, False])
+async def test_n6_an_owner_that_does_not_answer_is_asked_again(
+    connection: FleetConnection, monkeypatch: pytest.MonkeyPatch, *, listens: bool
+) -> None:
+    """Its NATS server hangs, or has just started and is not known to the others yet."""
+    monkeypatch.setattr(permission_mirror, "_LOOK_UP_SECONDS", 0.05)
+    grants = Grants()
+    looks = 0
+
+    async def silent(_received: Received) -> None:
+        return
+
+    async def owner_of(_conversation: str) -> str | None:
+        nonlocal looks
+        looks += 1
+        if looks == 2:
+            await _worker(connection, "w1", _pending())
+        return "w1"
+
+    async def connected() -> FleetConnection:
+        return connection
+
+    if listens:
+        await connection.subscribe(decisions_subject("w1"), silent)
+    await PermissionMirror(connected, grants, owner_of).recall([_CALL])
+    assert grants.of_call(_CALL) is not None
+    assert looks == 2
+
+
 async def test_a_decision_that_cannot_be_given_to_the_owner_is_an_error_and_never_a_no(
     connection: FleetConnection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An owner whose lease lives may only be cut off from this gateway, and its agent waits."""
     monkeypatch.setattr(permission_mirror, "_LOOK_UP_SECONDS", 0.05)
+    monkeypatch.setattr(permission_mirror, "ELECTION_SECONDS", 0.1)
     owner = "nobody"
 
     async def owner_of(_conversation: str) -> str | None:
@@ -153,3 +183,4 @@ async def test_a_decision_that_cannot_be_given_to_the_owner_is_an_error_and_neve
         assert error.value.kind == "unavailable"
         assert error.value.public is not None
         assert owner not in error.value.public
+        assert owner == "unknown" or f"The worker {owner}, which runs the agent," in error.value.message

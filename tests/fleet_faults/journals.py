@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set as AbstractSet
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import pairwise
@@ -24,6 +24,7 @@ __all__ = [
     "JournalWrite",
     "LeaseLife",
     "Takeover",
+    "fenced_agents",
     "former_agents_at_work",
     "former_owners_shown",
     "lives_of",
@@ -32,6 +33,7 @@ __all__ = [
     "read_leases",
     "read_writes",
     "takeovers_of",
+    "unanswered",
 ]
 
 # Between a server that stores and one that expires; all have one clock here.
@@ -39,6 +41,8 @@ _CLOCK_SECONDS = 0.2
 # For a mirror to notice that its source has another leader, and to catch up.
 _MIRROR_SECONDS = 15.0
 _LOOK_SECONDS = 0.25
+# How a line of a node's log begins.
+_LOG_TIME = "2026-11-18 11:47:48,514"
 
 
 @dataclass(frozen=True)
@@ -209,6 +213,27 @@ def former_agents_at_work(notes: Iterable[Mapping[str, Any]], takeovers: Mapping
         if note["method"] == "said"
         and (takeover := takeovers.get(note["pid"])) is not None
         and note["at"] > takeover.taken.at + _CLOCK_SECONDS
+    ]
+
+
+def fenced_agents(notes: Iterable[Mapping[str, Any]], log: str) -> set[int]:
+    """The agents that a worker had started when it was fenced, as its log says. Those of its next life are others."""
+    fences = [
+        datetime.strptime(line[: len(_LOG_TIME)], "%Y-%m-%d %H:%M:%S,%f").astimezone().timestamp()
+        for line in log.splitlines()
+        if "is fenced" in line
+    ]
+    last = max(fences, default=0.0)
+    return {note["pid"] for note in notes if note["method"] == "started" and note["at"] < last}
+
+
+def unanswered(notes: Sequence[Mapping[str, Any]], living: AbstractSet[int]) -> list[str]:
+    """What agents that live have called or asked, and wait for."""
+    answered = {note["params"]["word"] for note in notes if note["method"] in ("result", "outcome")}
+    return [
+        note["params"]
+        for note in notes
+        if note["method"] in ("called", "asked") and note["pid"] in living and note["params"] not in answered
     ]
 
 

@@ -67,17 +67,21 @@ class FleetFault:
     def is_long(self) -> bool:
         return self.kind.endswith("long")
 
-    def may_fail_with(self, failure: str) -> bool:
-        """Whether a turn may fail with these words because of it. What is shorter than a fence interrupts no answer."""
+    def may_fail_with(self, failure: str, hurried: str = "") -> bool:
+        """Whether a turn may fail with these words because of it. What is shorter than a fence interrupts no answer.
+
+        `hurried`: the worker whose drain was ended by a second signal.
+        """
         if self.is_long or (self.role, self.kind) == ("worker", "killed"):
             return True
         if self.role == "gateway" and self.kind in ("killed", "terminated"):
             return failure == GATEWAY_GONE
         if (self.role, self.kind) == ("worker", "terminated"):
-            # A drain that waits for calls which a chat has left behind is ended by a second signal, and says so.
-            return "on which this conversation ran, stops" in failure
-        # A request that begins while a server hangs or is elected waits, and not for ever. No answer under way is interrupted.
-        return self.role in NATS_ROLES and ("store" in failure or "takes requests now" in failure)
+            return (
+                bool(hurried) and f"The machine {hurried}, on which this conversation ran, stops." in failure
+            )
+        # A request that begins in an election waits for it, and not for ever: on a busy machine that may take longer.
+        return self.role in NATS_ROLES and "store" in failure
 
     def seconds(self, lease_seconds: float) -> float:
         """How long it lasts. One that ends a process lasts until that has ended."""

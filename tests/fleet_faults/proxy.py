@@ -39,9 +39,17 @@ class Proxy:
         """What was on its way arrives late."""
         self._passes.set()
 
+    async def drop(self) -> None:
+        """Cut it, and close the connections, so that both ends know it at once."""
+        self.cut()
+        await self._close_connections()
+
     async def close(self) -> None:
         if self._server is not None:
             self._server.close()
+        await self._close_connections()
+
+    async def _close_connections(self) -> None:
         for task in self._tasks:
             task.cancel()
         if self._tasks:

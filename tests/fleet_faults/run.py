@@ -18,6 +18,7 @@ from faults.journals import journalled_in, lost_words
 from faults.world import until
 from fleet_faults.cluster import NatsServer
 from fleet_faults.journals import (
+    fenced_agents,
     former_agents_at_work,
     former_owners_shown,
     one_history,
@@ -25,6 +26,7 @@ from fleet_faults.journals import (
     read_leases,
     read_writes,
     takeovers_of,
+    unanswered,
 )
 from fleet_faults.plan import FleetFault, FleetPlan
 from fleet_faults.talk import Talk
@@ -93,6 +95,8 @@ class FleetRun:
         self.fenced: set[int] = set()
         # When the worker of an agent was killed, or ended before the agent's turn: nobody heard what it said after that.
         self.alone_since: dict[int, float] = {}
+        # The worker whose drain the last fault ended with a second signal.
+        self.hurried = ""
         self.has_all_leases = False
         self.going: list[asyncio.Task[None]] = []
 
@@ -132,6 +136,7 @@ class FleetRun:
 
     async def _inject(self, fault: FleetFault) -> None:
         began = time.time()
+        self.hurried = ""
         logged = {worker.name: len(worker.stderr) for worker in self.world.workers}
         who: FleetNode | NatsServer
         if fault.role in ("worker", "gateway"):
@@ -145,20 +150,16 @@ class FleetRun:
         self.happened.append(happened)
         happened.recovered = await self._answered(healed)
         for worker in self.world.workers:
-            is_killed = worker is who and fault.kind == "killed"
-            is_fenced = "is fenced" in worker.stderr[logged[worker.name] :]
-            agents = {note["pid"] for note in worker.notes if note["method"] == "started"}
-            self.spoilt |= agents if is_killed or is_fenced else set()
-            if is_killed:
-                self._leave_alone(agents, began)
-            self.fenced |= agents if is_fenced else set()
+            agents = fenced_agents(worker.notes, worker.stderr[logged[worker.name] :])
+            self.spoilt |= agents
+            self.fenced |= agents
         happened.failures = [
             turn.failure for talk in self.talks for turn in talk.turns if turn.failure and turn.ended > began
         ]
         self.broken += [
             f"{fault}: a turn failed that had to go on: {failure}"
             for failure in dict.fromkeys(happened.failures)
-            if not fault.may_fail_with(failure)
+            if not fault.may_fail_with(failure, self.hurried)
         ]
 
     def _node(self, fault: FleetFault) -> FleetNode:
@@ -177,11 +178,14 @@ class FleetRun:
         match fault.kind:
             case "killed" | "terminated" as how:
                 node.is_spoilt = True
+                hit = time.time()
                 node.signal(signal.SIGKILL if how == "killed" else signal.SIGTERM)
                 status = await self._ended(node)
                 if how == "terminated" and status != 0:
                     self.broken.append(f"{node.name} ended with status {status} after SIGTERM")
                 await asyncio.sleep(seconds)
+                if how == "killed":
+                    self._leave_alone(node, hit)
                 await node.start()
             case "suspended" | "suspended long":
                 node.signal(signal.SIGSTOP)
@@ -237,26 +241,26 @@ class FleetRun:
         try:
             return await node.ended(_DRAIN_SECONDS[node.role])
         except TimeoutError:
-            answered = {
-                note["params"]["word"] for note in node.notes if note["method"] in ("result", "outcome")
-            }
-            waiting = [
-                note["params"]
-                for note in node.notes
-                if note["method"] in ("called", "asked") and note["params"] not in answered
-            ]
-            if not waiting:
+            if not unanswered(node.notes, set(self.world.remaining())):
                 raise
-            self.spoilt.update(note["pid"] for note in node.notes)
-            self._leave_alone({note["pid"] for note in node.notes}, time.time())
+            self.hurried = node.name
+            self._leave_alone(node, time.time())
             node.signal(signal.SIGTERM)
             return await node.ended()
 
-    def _leave_alone(self, agents: set[int], since: float) -> None:
+    def _leave_alone(self, worker: FleetNode, since: float) -> None:
+        """The agents that this worker has started so far end with it: at this moment, if not before."""
+        agents = {note["pid"] for note in worker.notes}
+        self.spoilt |= agents
         self.alone_since = {**dict.fromkeys(agents, since), **self.alone_since}
 
     async def _check(self) -> None:
-        said_at = {note["params"]: note["at"] for note in self.world.notes() if note["method"] == "said"}
+        # When a word was said, or what it asked was answered.
+        noted_at = {
+            note["params"] if note["method"] == "said" else note["params"]["word"]: note["at"]
+            for note in self.world.notes()
+            if note["method"] in ("said", "outcome")
+        }
         chats = tuple(talk.chat for talk in self.talks)
         self.broken += [line for talk in self.talks for line in talk.broken]
         self.broken += self.world.complaints()[:_MOST_SHOWN]
@@ -264,9 +268,7 @@ class FleetRun:
         def is_excused(word: str, pid: int) -> bool:
             chat, turn = account.chat_of(word), turn_of(word)
             is_cut = turn < 0 or turn in chat.stopped or turn in chat.lost or pid in self.fenced
-            # What it asked has no time: it was answered then, if at all.
-            is_alone = pid in self.alone_since and said_at.get(word, math.inf) >= self.alone_since[pid]
-            return is_cut or is_alone
+            return is_cut or noted_at[word] >= self.alone_since.get(pid, math.inf)
 
         account = Account(chats, by_method(self.world.notes()), is_excused, self.spoilt)
         self.broken += broken_in(account)

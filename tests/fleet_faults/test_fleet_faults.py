@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from datetime import datetime
 from random import Random
 from typing import cast
 
@@ -12,11 +13,13 @@ from dragoman.journal.jetstream.head import JournalHead, ListedInfo
 from faults.chat import Chat
 from fleet_faults.journals import (
     JournalWrite,
+    fenced_agents,
     former_agents_at_work,
     former_owners_shown,
     lives_of,
     one_history,
     takeovers_of,
+    unanswered,
 )
 from fleet_faults.plan import CELLS, GATEWAY_GONE, SHORT_SEEDS, plan_of
 from fleet_faults.proxy import Proxy
@@ -147,6 +150,32 @@ def test_n3_work_of_a_former_owners_agent_is_found_though_nobody_heard_it() -> N
     assert "said «A1.0@7.3» 1.00 s after w2 b" in former_agents_at_work(notes, takeovers)[0]
 
 
+def test_agents_of_a_fenced_life_began_before_the_fence() -> None:
+    log = (
+        "2026-11-18 11:47:48,514 WARNING dragoman.fleet.lease: the lease of w1 is not renewed yet\n"
+        "2026-11-18 11:47:58,250 ERROR dragoman.fleet.lease: w1 is fenced: it must not act any more\n"
+    )
+    fence = datetime(2026, 11, 18, 11, 47, 58, 250_000).astimezone().timestamp()
+    notes = [
+        {"method": "started", "pid": 1, "at": fence - 1},
+        {"method": "started", "pid": 2, "at": fence + 1},
+        {"method": "said", "pid": 2, "at": fence - 1},
+    ]
+    assert fenced_agents(notes, log) == {1}
+    assert fenced_agents(notes, log.splitlines()[0]) == set()
+
+
+def test_a_call_waits_for_a_chat_only_if_its_agent_lives() -> None:
+    notes = [
+        {"method": "called", "params": "a", "pid": 1},
+        {"method": "called", "params": "b", "pid": 2},
+        {"method": "asked", "params": "c", "pid": 2},
+        {"method": "result", "params": {"word": "b"}, "pid": 2},
+    ]
+    assert unanswered(notes, {2}) == ["c"]
+    assert unanswered(notes, {3}) == []
+
+
 def test_what_is_shorter_than_a_fence_interrupts_no_answer() -> None:
     lost, store = "The machine w1 no longer answers.", "The fleet's store cannot be used now."
     faults = {str(fault): fault for seed in SHORT_SEEDS for fault in plan_of(seed).faults}
@@ -156,5 +185,15 @@ def test_what_is_shorter_than_a_fence_interrupts_no_answer() -> None:
     }
     assert faults["leader killed"].may_fail_with(store)
     assert not faults["worker terminated"].may_fail_with(store)
+    nobody = "No worker with the model 'fake' takes requests now."
+    assert not any(
+        fault.may_fail_with(nobody)
+        for fault in faults.values()
+        if fault.role in ("follower", "leader") and not fault.is_long
+    )
+    stops = "The machine w1, on which this conversation ran, stops. Send the request again."
+    assert faults["worker terminated"].may_fail_with(stops, hurried="w1")
+    assert not faults["worker terminated"].may_fail_with(stops, hurried="w2")
+    assert not faults["worker terminated"].may_fail_with(stops)
     assert faults["gateway terminated"].may_fail_with(GATEWAY_GONE)
     assert not faults["gateway suspended"].may_fail_with(GATEWAY_GONE)

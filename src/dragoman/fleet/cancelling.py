@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -15,6 +16,8 @@ _log = logging.getLogger(__name__)
 
 # An answer takes less than a millisecond. A message may be lost while a server of NATS ends.
 _ANSWER_SECONDS = 2.0
+# If nobody listens, it may be back after so long.
+_ABSENT_SECONDS = 1.0
 _MOST_TRIES = 3
 _DONE, _UNKNOWN = b"cancelled", b"unknown"
 
@@ -56,7 +59,11 @@ class GatewayCancels:
                 await self._connection.request(cancels_subject(owner), response.encode(), _ANSWER_SECONDS)
             except NoAnswer:
                 continue
-            except (NobodyThere, FleetUnavailable) as error:
+            except NobodyThere:
+                # Its server of NATS, or ours, may have just started: then they do not know of each other yet.
+                await asyncio.sleep(_ABSENT_SECONDS)
+                continue
+            except FleetUnavailable as error:
                 _log.warning("%s cannot be cancelled at %s: %s", response, owner, error)
             return
         _log.warning("%s does not answer: %s cannot be cancelled there", owner, response)

@@ -55,6 +55,8 @@ _MOST_BYTES = 256 * 1024 * 1024
 # Messages of which some pieces have arrived. A sender that dies leaves one behind.
 _MOST_PARTIAL = 64
 _NO_RESPONDERS = "503"
+# A request for many answers is sent again after so long without any.
+_AGAIN_SECONDS = 1.0
 # How a server refuses credentials; in small letters.
 _REFUSALS = (
     "authorization violation",
@@ -323,9 +325,10 @@ class FleetConnection:
         is_last: Callable[[bytes], bool] = lambda _: False,
         first_seconds: float = 0.0,
     ) -> list[bytes]:
-        """Return the answers that arrive in time, up to the last. Empty if no node listens.
+        """Return the answers that arrive in time, up to the last. Empty at once if the server knows of no node that listens.
 
-        `is_last` is called once with each answer. `first_seconds`: so long it waits for the first, if that is longer.
+        `is_last` is called once with each answer. `first_seconds`: so long it waits for the first, if that is longer, and
+        sends the message again every second. It may be lost with a server that hangs or ends, so all answers to it count.
         """
         answers: list[bytes] = []
         done = asyncio.Event()
@@ -347,10 +350,17 @@ class FleetConnection:
             if not answers and first_seconds > seconds:
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(first_seconds - seconds):
-                        await done.wait()
+                        await self._ask_again(subject, data, reply, done)
         finally:
             self._answers.pop(reply, None)
         return answers
+
+    async def _ask_again(self, subject: str, data: bytes, reply: str, done: asyncio.Event) -> None:
+        while not done.is_set():
+            await self.publish(subject, data, reply)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_AGAIN_SECONDS):
+                    await done.wait()
 
     async def request_many(
         self, subject: str, data: bytes, seconds: float, is_last: Callable[[Received], bool]

@@ -311,9 +311,11 @@ async def _end(task: asyncio.Task[None]) -> None:
         await asyncio.wait({task}, timeout=_AGAIN_SECONDS)
 
 
-async def find_lease(connection: FleetConnection, node: str) -> LeaseRecord | None:
+async def find_lease(
+    connection: FleetConnection, node: str, seconds: float = ANSWER_SECONDS
+) -> LeaseRecord | None:
     """The lease of a node that lives. Raises `FleetUnavailable` or `NoAnswer`."""
-    found, _ = await _find(StoredStream(connection, LEASES), node)
+    found, _ = await _find(StoredStream(connection, LEASES), node, seconds)
     return found
 
 

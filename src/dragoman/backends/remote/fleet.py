@@ -21,6 +21,7 @@ from dragoman.backends.remote.stream import SAME_VERSION, RemoteStream, machine_
 from dragoman.backends.remote.validity import Validity
 from dragoman.fleet.connection import FleetConnection, FleetUnavailable, NoAnswer, NobodyThere, Received
 from dragoman.fleet.joining import joined, reader_name
+from dragoman.fleet.lease import find_lease
 from dragoman.fleet.messages import (
     ACCEPTED_FORM,
     BATCH_FORM,
@@ -77,12 +78,9 @@ _ACCEPT_SECONDS = 1.5
 _BYTES_A_SECOND = 8 * 1024 * 1024
 # Workers that are known are waited for so long.
 _BID_SECONDS = 0.5
-# If none of them has answered by then: they are busy, or the server that this gateway is connected to hangs. That is no
-# reason to say that there is none. As long as a request waits for an election.
-_FIRST_BID_SECONDS = ELECTION_SECONDS
 _STATUS_SECONDS = 0.5
 _REFRESH_SECONDS = 5.0
-# A worker that has not said anything for so long is not there.
+# A worker that has not said anything for so long, and has no lease, is not there.
 _FORGET_SECONDS = 16.0
 # NATS says at once that nobody listens at a worker's subject. A worker that connects to another server is back in two seconds.
 _ABSENT_SECONDS = 5.0
@@ -242,15 +240,21 @@ class Fleet:
 
     @property
     def nodes(self) -> list[NodeStatus]:
-        now = self.clock()
-        return [status for heard, status in self._nodes.values() if now - heard < _FORGET_SECONDS]
+        return [status for _, status in self._nodes.values()]
+
+    def nodes_with(self, model: str, labels: Iterable[str] = ()) -> list[NodeStatus]:
+        """The workers that offer a model, and have these labels."""
+        return [
+            status
+            for status in self.nodes
+            if set(labels) <= set(status.labels) and any(each.info.id == model for each in status.models)
+        ]
 
     async def refresh(self) -> None:
         """Ask all workers what they offer."""
         connection = await self.connected()
         if not connection.is_connected:
             # Nobody can be heard. The models are not gone for that.
-            self._nodes = {name: (self.clock(), status) for name, (_, status) in self._nodes.items()}
             return
         before = self.offered
         known = len(self.nodes)
@@ -271,10 +275,11 @@ class Fleet:
                 self._silent.discard(status.name)
                 for response, stream in status.orphans.items():
                     self._look_after(status.name, response, stream)
-        answered = {name for name, (heard, _) in self._nodes.items() if heard == now}
-        for name in self._nodes.keys() - answered:
-            # It drops out when it has been silent for a while: answers may be lost.
-            if now - self._nodes[name][0] >= _FORGET_SECONDS:
+        # One drops out when it has been silent for a while: answers may be lost.
+        silent = [name for name, (heard, _) in self._nodes.items() if now - heard >= _FORGET_SECONDS]
+        for name, is_gone in zip(silent, await asyncio.gather(*map(self._is_gone, silent)), strict=True):
+            # Another refresh may have heard it meanwhile, or dropped it.
+            if is_gone and name in self._nodes and self._nodes[name][0] < now:
                 del self._nodes[name]
                 self._silent.discard(name)
         if before != self.offered:
@@ -293,6 +298,24 @@ class Fleet:
         if response not in self._adopting:
             self._adopting[response] = asyncio.create_task(adopted())
 
+    async def _is_gone(self, node: str) -> bool:
+        """Whether a worker has no lease. Its silence may be that of a NATS server which is cut off from the others."""
+        try:
+            return await find_lease(await self.connected(), node) is None
+        except (FleetUnavailable, NoAnswer):
+            return False
+
+    async def _is_in_touch(self, node: str) -> bool:
+        """Whether leases can be read. If not, this gateway's NATS server may be cut off from the others.
+
+        A server that led the leases when it was cut off still reads them for some seconds.
+        """
+        try:
+            await find_lease(await self.connected(), node)
+        except (FleetUnavailable, NoAnswer):
+            return False
+        return True
+
     async def _keep_fresh(self) -> None:
         while True:
             try:
@@ -301,13 +324,16 @@ class Fleet:
                 _log.debug("workers cannot be asked what they offer: %s", error)
             await asyncio.sleep(_REFRESH_SECONDS)
 
-    async def bids(self, model: str, hints: Iterable[str]) -> list[Bid]:
-        """What workers with this model say to a request. Empty at once if there is none."""
+    async def bids(
+        self, model: str, hints: Iterable[str], first_seconds: float = ELECTION_SECONDS
+    ) -> list[Bid]:
+        """What workers with this model say to a request. Empty at once if the NATS server knows of none.
+
+        `first_seconds`: so long it waits for the first bid. Workers that are known may be busy, or the server may hang.
+        """
         connection = await self.connected()
         hinted = tuple(hints)
-        known = {
-            status.name for status in self.nodes for offered in status.models if offered.info.id == model
-        }
+        known = {status.name for status in self.nodes_with(model)}
 
         # One that did not answer in time delays no other new conversation until it is heard again.
         awaited = known if hinted else known - self._silent
@@ -324,7 +350,7 @@ class Fleet:
 
         asked = BID_REQUEST_FORM.encode(BidRequest(model, hinted))
         await connection.collect(
-            bids_subject(model), asked, _BID_SECONDS, is_last, _FIRST_BID_SECONDS if known else 0.0
+            bids_subject(model), asked, _BID_SECONDS, is_last, first_seconds if known else 0.0
         )
         self._silent |= missing
         return bids
@@ -361,6 +387,10 @@ class Fleet:
             raise
         finally:
             self._opening[node] -= 1
+        if answer is None:
+            # It may get the request late, and would keep a place for it until it is confirmed.
+            await self._say(node, Cancel(stream.id))
+            return None
         stream.response = response
         return await self._begun(stream, sent_at, answer)
 
@@ -393,11 +423,11 @@ class Fleet:
         return begun
 
     async def _begun(
-        self, stream: RemoteStream, sent_at: float, answer: bytes | None
+        self, stream: RemoteStream, sent_at: float, answer: bytes
     ) -> tuple[WorkerPeer, RemoteStream] | None:
         """Read a worker's answer to a request for a stream, and confirm the stream."""
         node = stream.node
-        accepted = None if answer is None else _read(ACCEPTED_FORM, answer, f"the answer of {node}")
+        accepted = _read(ACCEPTED_FORM, answer, f"the answer of {node} to a request")
         if accepted is None:
             return None
         if accepted.error is not None:
@@ -492,7 +522,7 @@ class Fleet:
             except NobodyThere:
                 if peer.absent_since is None:
                     peer.absent_since = sent_at
-                if sent_at - peer.absent_since >= _ABSENT_SECONDS:
+                if sent_at - peer.absent_since >= _ABSENT_SECONDS and await self._is_in_touch(peer.node):
                     # Its process has ended.
                     break
             except (NoAnswer, FleetUnavailable) as error:

@@ -23,8 +23,9 @@ from dragoman.backends.remote.stream import RemoteStream, StreamPosition
 from dragoman.fleet.connection import FleetUnavailable, NoAnswer
 from dragoman.fleet.hints import hints_of
 from dragoman.fleet.lease import LEASE_SECONDS, find_lease
-from dragoman.fleet.messages import ApprovedCall, OfferedModel, RequestMessage, StreamEnd
+from dragoman.fleet.messages import ApprovedCall, Bid, OfferedModel, RequestMessage, StreamEnd
 from dragoman.fleet.placement import Place, WorkerChoice, choose
+from dragoman.fleet.stored import ANSWER_SECONDS, ELECTION_SECONDS
 from dragoman.fleet.window import ReceivingWindow
 from dragoman.lm import (
     CancellationError,
@@ -313,15 +314,41 @@ class RemoteModel:
         places = await self._places(message.hints)
         # An owner needs no bids.
         opened = await self._first(message, choose(places, ()), unwilling)
-        if opened is None:
-            bids = await self._fleet.bids(self._remote_id, message.hints)
+        return opened or await self._opened_by_bids(message, places, unwilling)
+
+    async def _opened_by_bids(
+        self, message: RequestMessage, places: list[Place], unwilling: dict[str, LanguageModelError]
+    ) -> tuple[WorkerPeer, RemoteStream]:
+        """A stream with the best worker that takes a request.
+
+        A NATS server says that nobody listens by what it knows itself. One that has just started, or is cut off from the
+        others, knows no worker of theirs. So workers that live are asked again, for as long as an election takes.
+        """
+        loop = asyncio.get_running_loop()
+        limit = loop.time() + ELECTION_SECONDS
+        while True:
+            bids = await self._fleet.bids(self._remote_id, message.hints, limit - loop.time())
             choice = choose(places, bids, self._labels, self._fleet.streams_with)
             opened = await self._first(message, choice, unwilling)
-            if opened is None:
+            if opened is not None:
+                return opened
+            silent = await self._silent(bids, choice, unwilling)
+            error = self._nobody(choice, unwilling, silent)
+            if not silent or error.retry_after is not None or loop.time() >= limit:
                 if not (await self._fleet.connected()).is_connected:
                     raise _unreachable("There is no connection to NATS.")
-                raise self._nobody(choice, unwilling)
-        return opened
+                raise error
+            await asyncio.sleep(_LOOK_SECONDS)
+
+    async def _silent(
+        self, bids: list[Bid], choice: WorkerChoice, unwilling: dict[str, LanguageModelError]
+    ) -> list[str]:
+        """The workers for this model that have leases, and have neither taken nor refused a request."""
+        known = {node.name for node in self._fleet.nodes_with(self._remote_id, self._labels)}
+        asked = known - {bid.node for bid in bids} | set(choice.nodes)
+        names = sorted(asked - unwilling.keys())
+        lives = await asyncio.gather(*(self._lives(name, _LOOK_SECONDS) for name in names))
+        return [name for name, is_so in zip(names, lives, strict=True) if is_so]
 
     async def _opened_by_owner(
         self, message: RequestMessage, owner: str
@@ -370,14 +397,17 @@ class RemoteModel:
             raise _unreachable(str(error)) from error
         return [each for each in found if each is not None]
 
-    async def _lives(self, node: str) -> bool:
+    async def _lives(self, node: str, seconds: float = ANSWER_SECONDS) -> bool:
+        """Whether a node has a lease. If that cannot be read in time, it may have one."""
         try:
-            return await find_lease(await self._fleet.connected(), node) is not None
+            return await find_lease(await self._fleet.connected(), node, seconds) is not None
         except (FleetUnavailable, NoAnswer):
             # Perhaps the leases have no leader now.
             return True
 
-    def _nobody(self, choice: WorkerChoice, unwilling: dict[str, LanguageModelError]) -> LanguageModelError:
+    def _nobody(
+        self, choice: WorkerChoice, unwilling: dict[str, LanguageModelError], silent: list[str]
+    ) -> LanguageModelError:
         waits = [error.retry_after for error in unwilling.values() if error.retry_after is not None]
         retry_after = choice.retry_after or min(waits, default=None)
         if retry_after is not None:
@@ -389,6 +419,14 @@ class RemoteModel:
                 public=f"All machines are busy. Try again in {retry_after:g} seconds.",
             )
         with_labels = f" and the labels {', '.join(self._labels)}" if self._labels else ""
+        if silent:
+            return LanguageModelError(
+                "unavailable",
+                f"These workers have the model {self._remote_id!r}{with_labels}, and do not answer now: "
+                f"{', '.join(silent)}. NATS or these machines may be down or hang.",
+                hint="Try again in a moment. `dragoman fleet status` shows the workers.",
+                public="The machines for this model do not answer now. Try again in a moment.",
+            )
         return LanguageModelError(
             "unavailable",
             f"No worker with the model {self._remote_id!r}{with_labels} takes requests now.",

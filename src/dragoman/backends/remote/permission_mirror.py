@@ -20,6 +20,7 @@ from dragoman.conversations.ids import CONVERSATION_ID
 from dragoman.fleet.connection import FleetConnection, FleetUnavailable, NoAnswer, NobodyThere
 from dragoman.fleet.console_messages import DECISION_FORM, PENDING_LIST_FORM, LookUpCalls, ShownAsItem
 from dragoman.fleet.messages import ApprovedCall, PendingMessage
+from dragoman.fleet.stored import ELECTION_SECONDS
 from dragoman.fleet.subjects import STATUS, decisions_subject
 from dragoman.fleet.survey import statuses
 from dragoman.lm import LanguageModelError, Message, Part, Request, TextPart, ToolResultPart
@@ -34,6 +35,7 @@ _log = logging.getLogger(__name__)
 _MOST_COPIES = 2_000
 # The look-up is in memory there, and the client waits.
 _LOOK_UP_SECONDS = 5.0
+_AGAIN_SECONDS = 0.5
 # All that live answer within milliseconds.
 _STATUS_SECONDS = 1.0
 # The conversation in a call id of ours. Only the worker can check the rest of it.
@@ -117,14 +119,32 @@ class PermissionMirror:
             if named is not None and self._grants.waiting(call_id) is None:
                 by_conversation.setdefault(named[1], []).append(call_id)
         for conversation, wanted in by_conversation.items():
+            await self._recall(conversation, wanted)
+
+    async def _recall(self, conversation: str, call_ids: list[str]) -> None:
+        """Look up the calls of a conversation.
+
+        An owner that does not answer is asked again, for as long as an election takes: a NATS server may hang, or may have
+        just started and know no worker yet.
+        """
+        loop = asyncio.get_running_loop()
+        limit = loop.time() + ELECTION_SECONDS
+        while True:
             try:
                 owner = await self._owner_of(conversation)
             except JournalStoreError as error:
                 raise _not_given("it is not known now which machine runs the agent") from error
             nodes = [owner] if owner else await self._workers()
-            await asyncio.gather(*(self._look_up(node, wanted, is_owner=bool(owner)) for node in nodes))
+            have_answered = await asyncio.gather(*(self._look_up(node, call_ids) for node in nodes))
+            if all(have_answered) or not owner:
+                return
+            if loop.time() >= limit:
+                # Its lease lives. If it is only cut off from here, its agent still waits.
+                raise _not_given(f"the worker {owner}, which runs the agent, does not answer")
+            await asyncio.sleep(_AGAIN_SECONDS)
 
-    async def _look_up(self, node: str, call_ids: list[str], *, is_owner: bool) -> None:
+    async def _look_up(self, node: str, call_ids: list[str]) -> bool:
+        """Open copies of the calls that wait at a worker. False: it does not answer."""
         message = DECISION_FORM.encode(LookUpCalls(tuple(call_ids)))
         try:
             connection = await self._connect()
@@ -132,11 +152,9 @@ class PermissionMirror:
             found = PENDING_LIST_FORM.decode(data).pending
         except (NobodyThere, NoAnswer, FleetUnavailable, msgspec.MsgspecError) as error:
             _log.warning("the permission requests of %s cannot be looked up: %s", node, error)
-            if is_owner:
-                # Its lease lives. If it is only cut off from here, its agent still waits.
-                raise _not_given(f"{node}, which runs the agent, does not answer") from error
-        else:
-            self.take(node, (each for each in found if each.call_id in call_ids))
+            return False
+        self.take(node, (each for each in found if each.call_id in call_ids))
+        return True
 
     async def _workers(self) -> list[str]:
         answers = await (await self._connect()).collect(STATUS, b"", _STATUS_SECONDS)
