@@ -1,8 +1,11 @@
 """A node that cannot join its fleet: the error says why, and which command or key helps."""
 
 import asyncio
+import socket
+import struct
 from collections.abc import AsyncIterator
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -65,6 +68,37 @@ async def test_nats_that_asks_for_credentials_is_not_said_to_be_away(url: str) -
     assert "asks for credentials, and there are none" in said
     assert "dragoman fleet credentials worker one" in said
     assert "`[fleet] credentials`" in said
+
+
+async def test_a_refusal_that_is_lost_with_its_connection_is_heard_at_the_next_one(url: str) -> None:
+    address = urlsplit(url)
+    resets = 0
+
+    async def take(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """As a server that closes the connection while the client still writes."""
+        nonlocal resets
+        there, back = await asyncio.open_connection(address.hostname, address.port)
+        writer.write(await there.readline())
+        if resets < 3:
+            resets += 1
+            await reader.readline()
+            linger = struct.pack("ii", 1, 0)
+            writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+            writer.transport.abort()
+        else:
+            back.write(await reader.readline())
+            back.write(await reader.readline())
+            writer.write(await there.readline())
+            await writer.drain()
+            writer.close()
+        back.close()
+
+    server = await asyncio.start_server(take, "127.0.0.1")
+    async with server:
+        port = server.sockets[0].getsockname()[1]
+        said = await _error(FleetConfig(url=f"nats://127.0.0.1:{port}"), "one", "worker")
+    assert resets == 3
+    assert "asks for credentials, and there are none" in said
 
 
 async def test_credentials_of_another_fleet_are_named(url: str, tmp_path: Path) -> None:

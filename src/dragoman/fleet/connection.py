@@ -65,6 +65,8 @@ _REFUSALS = (
     "authentication timeout",
 )
 _CONNECT_SECONDS = 5
+# Resets of connections to each server, before it is given up. The client reports one twice: when it reads, and when it closes.
+_MOST_RESETS = 10
 # Of an outage: the log names so many errors. There may be one for each server.
 _MOST_SAID = 3
 # What is written and not sent yet gets so long.
@@ -177,12 +179,19 @@ class FleetConnection:
                     notify()
 
         failures: list[str] = []
+        resets = 0
         # In this outage.
         said: set[str] = set()
 
         async def failed(error: Exception) -> None:
+            nonlocal resets
             words = _words(error)
-            if not opened and len(failures) + 1 >= len(urls):
+            # A server that refuses credentials closes the connection, while the client still writes: then its reason may be
+            # lost, and the next attempt tells it.
+            is_reset = isinstance(error, ConnectionError) and not isinstance(error, ConnectionRefusedError)
+            resets += is_reset
+            may_repeat = is_reset and resets < _MOST_RESETS * len(urls)
+            if not opened and not may_repeat and len(failures) + 1 >= len(urls):
                 # The client would try for ever. Each server had its chance.
                 raise _not_connected(urls, error, name, credentials, role) from error
             is_repeated = failures[-1:] == [words] if client.is_connected else words in said
