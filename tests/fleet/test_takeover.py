@@ -190,7 +190,7 @@ async def test_j4_a_response_that_nobody_follows_goes_on_too(place: Takeovers) -
     # Nobody reads it, and the agent is not there yet.
     open_gate(folder, "on")
     assert (await soon(b.end_of(_id(first)))).end == "completed"
-    found = (await b.site.get(f"/v1/responses/{_id(first)}")).response
+    found = await soon(_ended(b, _id(first)))
     assert (found["status"], text_of(found)) == ("completed", "One two.")
 
 
@@ -256,7 +256,7 @@ async def test_j4_a_gateway_that_ends_hands_its_responses_over_at_once(place: Ta
     await soon(until(lambda: b.service.background.are_running))
     open_gate(folder, "on")
     assert (await soon(b.end_of(_id(first)))).end == "completed"
-    found = (await b.site.get(f"/v1/responses/{_id(first)}")).response
+    found = await soon(_ended(b, _id(first)))
     assert text_of(found) == "One two."
     assert _prompts(folder) == 1
 
@@ -290,7 +290,7 @@ async def test_j4_the_turn_in_its_conversation_is_that_of_the_whole_response(pla
     path = f"/v1/conversations/{made['id']}/items"
     found = (await b.site.get(path)).json["data"]
     assert sorted(item["role"] for item in found) == ["assistant", "user"]
-    response = (await b.site.get(f"/v1/responses/{_id(first)}")).response
+    response = await soon(_ended(b, _id(first)))
     assert text_of(response) == "One two."
 
 

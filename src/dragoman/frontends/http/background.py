@@ -187,7 +187,7 @@ class BackgroundResponses:
             async with asyncio.timeout(_ELSEWHERE_SECONDS):
                 if info is not None and info.owner:
                     await self._gateways.cancel(info.owner, id_)
-                async for _ in followed(self._journals, id_, self._continued):
+                async for _ in self._followed(id_):
                     pass
         except TimeoutError as error:
             raise ApiError(
@@ -213,11 +213,19 @@ class BackgroundResponses:
             # Where the store failed, the journal of a response that has ended may have no end.
             is_whole = entry.is_under_way or any(isinstance(each, ResponseClosed) for each in events)
             opened = next((each for each in events if isinstance(each, ResponseOpened) and is_whole), None)
-            recorded = followed(self._journals, id_, self._continued)
+            recorded = self._followed(id_)
         if opened is None:
             raise events_not_stored()
         stream = new_stream(Resource.begun_as(entry.response), opened)
         return resumed_events(stream, recorded, after)
+
+    async def _followed(self, id_: str) -> AsyncIterator[PartOrEnd]:
+        """Yield the parts in the journal, and the end."""
+        async for each in followed(self._journals, id_, self._continued):
+            if isinstance(each, ResponseClosed) and (run := self._running.get(id_)) is not None:
+                # It was adopted meanwhile. A client that has seen the end gets it with its next request, too.
+                await run.has_ended.wait()
+            yield each
 
     async def _live(self, run: BackgroundRun) -> AsyncIterator[PartOrEnd]:
         """Yield the parts of a run in this process, and the end. If another server has taken it, the rest is in the journal."""
@@ -227,7 +235,7 @@ class BackgroundResponses:
             yield each
         if run.is_lost:
             number = 0
-            async for each in followed(self._journals, run.id, self._continued):
+            async for each in self._followed(run.id):
                 number += 1
                 if number > count or isinstance(each, ResponseClosed):
                     yield each
