@@ -10,9 +10,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import httpx2
 
 from bench.agents import PART
 from bench.contestants import OURS, Running
@@ -32,6 +36,7 @@ _START_SECONDS = 60.0
 MANY = 200
 _LEADER_DIES = "the leader of NATS is killed"
 _LEADER_STREAMS = 20
+_GATEWAY_DIES = "kill -9 of a gateway: its background response goes on elsewhere"
 # Of a worker, where it is counted how many conversations several have.
 _FEW_AGENTS = 4
 _LONG_STREAM = f"!pace {RATE} {RATE * 600}"
@@ -78,6 +83,7 @@ async def measure(stage: Stage, scale: Scale) -> Figure:
         rows.append(await _cancelling(stage, fleet, both[1], scale(20, 3)))
     rows.append(await _leader_dies(stage, scale))
     rows += await _moving(stage, scale)
+    rows.append(await _taken_over(stage, scale))
     rows += [await _held(stage, count) for count in range(1, scale(3, 2) + 1)]
     figure = Figure("fleet", "A fleet, beside one process", _COLUMNS, tuple(rows))
     return Figure(figure.name, figure.title, figure.columns, figure.rows, _goals(figure, many))
@@ -125,6 +131,7 @@ def _goals(figure: Figure, many: int) -> tuple[Goal, ...]:
             unit="s",
         ),
         Goal("and after a clean exit", seconds("clean exit: an answer elsewhere"), 1, unit="s"),
+        Goal(_GATEWAY_DIES, seconds(_GATEWAY_DIES), 30, unit="s"),
         Goal(
             f"{_LEADER_DIES}: parts that arrive", value(_LEADER_DIES, FLEET, "arrived"), 100, "at least", "%"
         ),
@@ -261,7 +268,8 @@ async def _moving(stage: Stage, scale: Scale) -> list[Row]:
                 owner: list[str] = []
 
                 def has_owner(found: dict[str, NodeStatus], owner: list[str] = owner) -> bool:
-                    owner[:] = [name for name, status in found.items() if status.streams]
+                    # Not its streams: that of the first answer may wait for its last receipt.
+                    owner[:] = [name for name, status in found.items() if status.turns]
                     return bool(owner)
 
                 await fleet.until(connection, has_owner)
@@ -287,6 +295,48 @@ async def _moving(stage: Stage, scale: Scale) -> list[Row]:
         Row("clean exit: an answer elsewhere", FLEET, {"ms": tuple(drained)}),
         Row("an answer where the conversation is", FLEET, {"ms": tuple(usual)}),
     ]
+
+
+async def _taken_over(stage: Stage, scale: Scale) -> Row:
+    """A gateway is killed while it runs a background response. `ms`: until another gateway has the next part."""
+    samples = []
+    for number in range(scale(3, 1)):
+        async with fleet_of(stage, f"taken-over-{number}") as fleet:
+            await fleet.worker("w1")
+            for name in ("g1", "g2"):
+                await fleet.served("gateway", name)
+            killed, other = fleet.processes[-2:]
+            body = {
+                "model": "bench",
+                "input": f"{stage.new_words()} {_LONG_STREAM}",
+                "background": True,
+                "stream": True,
+            }
+            async with httpx2.AsyncClient(timeout=_START_SECONDS) as client:
+                base = f"http://127.0.0.1:{killed.port}/v1/responses"
+                async with client.stream("POST", base, json=body) as answered:
+                    lines = answered.aiter_lines()
+                    begun = await _event(lines, "response.created")
+                    heard = await _event(lines, "response.output_text.delta")
+                    killed.end()
+                    began = time.perf_counter()
+                path = f"http://127.0.0.1:{other.port}/v1/responses/{begun['response']['id']}"
+                query = {"stream": "true", "starting_after": str(heard["sequence_number"] + RATE)}
+                async with client.stream("GET", path, params=query) as answered:
+                    await _event(answered.aiter_lines(), "response.output_text.delta")
+                samples.append((time.perf_counter() - began) * 1e3)
+                (await client.post(f"{path}/cancel")).raise_for_status()
+    return Row(_GATEWAY_DIES, FLEET, {"ms": tuple(samples)})
+
+
+async def _event(lines: AsyncIterator[str], kind: str) -> dict[str, Any]:
+    """The next event of this kind in a stream of a response."""
+    async for line in lines:
+        if line.startswith("data: {"):
+            event: dict[str, Any] = json.loads(line.removeprefix("data: "))
+            if event["type"] == kind:
+                return event
+    raise Failed(f"the stream ended before {kind}")
 
 
 async def _answered(gateway: Running, history: list[tuple[str, str]]) -> None:

@@ -36,6 +36,8 @@ from http_server.background_kit import Reader, started, text_of
 from http_server.kit import Json, Site
 from http_server.stream_check import check_events
 
+pytestmark = pytest.mark.long
+
 # A gateway that is gone does not renew its lease.
 _SHORT = LeaseTimes(lease=4, renew=0.5, fence=3)
 
