@@ -284,7 +284,8 @@ async def test_a_background_response_whose_gateway_died_has_failed_and_says_so(
     failed = check_events(reader.events)
     assert (failed["status"], failed["error"]["code"]) == ("failed", "server_ended")
     assert (await b.call("POST", f"{path}/cancel", b"")).response == (await b.get(path)).response
-    # The gateway that was taken for dead stops, and says no other thing.
+    # The gateway that was taken for dead stops when it stores the next part, and says no other thing.
+    gateways.model.say("two.")
     await soon(first.task)
     assert (await dead.get(path)).response == (await b.get(path)).response
 

@@ -29,7 +29,7 @@ async def test_a_ping_to_a_workers_former_life_names_the_streams_of_its_present_
     worker = _Worker()
     fleet = Fleet.on(cast("FleetConnection", worker), "gate")
     fleet._connection = cast("FleetConnection", worker)
-    stream = RemoteStream("new", "w1")
+    stream = RemoteStream("new", "w1", "g/1")
     former, present = (WorkerPeer("w1", life, Validity(1e9)) for life in ("first", "second"))
     present.streams[stream.id] = fleet._streams[stream.id] = stream
     fleet._peers = {("w1", peer.incarnation): peer for peer in (former, present)}

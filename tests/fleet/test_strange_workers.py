@@ -216,7 +216,7 @@ async def test_pieces_of_messages_that_never_end_take_bounded_memory(
 
 
 def test_a_stream_that_has_failed_takes_nothing_more() -> None:
-    stream = RemoteStream("s", "w1")
+    stream = RemoteStream("s", "w1", "g/1")
     stream.fail(LanguageModelError("unavailable", "gone"))
     assert not stream.take(Batch("s", 1, (TextPart("late"),)), 10)
     assert not stream.take(Batch("s", 9), 10)

@@ -109,7 +109,7 @@ class Takeovers:
         service = HttpService(
             models, Serve(), JetStreamResponses(connection), Journals(store), gateways=cancels
         )
-        fleet.adopt = service.background.look_after
+        fleet.on_orphan = service.background.continue_orphan
         await stack.enter_async_context(cancels.taken(name, service.background.stop))
         site = Site(build_app(service, AccessCheck(())), service)
         gateway = GatewayHere(site, models, store)
@@ -378,8 +378,8 @@ async def test_j4_a_stream_with_a_gateway_cannot_be_taken_or_cancelled_by_anothe
     assert serving is not None
     [stream] = serving._streams.values()
     other = await place.room.connection("other")
-    await soon(until(lambda: stream.response))
-    resume = ResumeStream(stream.id, "other/1", stream.response, 0)
+    await soon(until(lambda: stream.background_id))
+    resume = ResumeStream(stream.id, "other/1", stream.background_id, 0)
     answer = await other.request(streams_subject("w1"), STREAM_FORM.encode(resume), 5.0)
     assert b"has still a gateway" in answer
     await other.publish(streams_subject("w1"), STREAM_FORM.encode(Cancel(stream.id, "other/1")))
@@ -437,3 +437,79 @@ async def test_j4_while_the_journal_cannot_be_written_the_agent_waits_and_nothin
     await soon(first.task)
     text = text_of(check_events(first.events))
     assert (text.startswith("One "), text.endswith(" Done."), len(text) > 1_600_000) == (True, True, True)
+
+
+async def test_j4_a_cancellation_just_after_the_gateway_is_gone_cancels(place: Takeovers) -> None:
+    worker, _ = await _agent(place)
+    a, b = await place.open("a"), await place.open("b")
+    first = _ask(a, ["say", "One "], ["hang"])
+    await first.until_said("One ")
+    await soon(_stored(b, _id(first), "One "))
+    a.is_gone = True
+    answered = await soon(b.site.call("POST", f"/v1/responses/{_id(first)}/cancel", b""))
+    assert (answered.status, answered.response["status"]) == (200, "cancelled")
+    assert text_of(answered.response) == "One "
+    await soon(until(lambda: worker.streams == 0))
+
+
+@pytest.mark.parametrize("ends", ["it dies", "it is lost", "it hands over"])
+async def test_j4_an_answer_that_was_read_and_not_stored_is_complete_elsewhere(
+    place: Takeovers, ends: str
+) -> None:
+    worker, folder = await _agent(place)
+    a, b = await place.open("a"), await place.open("b")
+    first = _ask(a, ["say", "One "], ["gate", "on"], ["say", "two."])
+    await first.until_said("One ")
+    await soon(_stored(b, _id(first), "One "))
+    [run] = a.service.background._running.values()
+
+    async def fails(*_arguments: object, **_named: object) -> int:
+        raise JournalStoreError("There is no leader.")
+
+    append = a.store.append
+    a.store.append = fails  # type: ignore[method-assign]
+    open_gate(folder, "on")
+    await soon(until(lambda: run._closed is not None))
+    assert (await a.site.get(f"/v1/responses/{_id(first)}")).response["status"] == "in_progress"
+    assert worker.streams == 1
+    if ends == "it hands over":
+        hurry = asyncio.Event()
+        hurry.set()
+        await soon(a.service.background.finish(30, hurry))
+        a.is_gone = True
+    elif ends == "it dies":
+        a.is_gone = True
+    else:
+        # Suspended for longer than its lease: it wakes when another gateway has the response.
+        a.is_gone = True
+        await soon(until(lambda: b.service.background.are_running))
+        a.is_gone = False
+        a.store.append = append  # type: ignore[method-assign]
+    assert (await soon(b.end_of(_id(first)))).end == "completed"
+    response = await soon(_ended(b, _id(first)))
+    assert text_of(response) == "One two."
+    assert _prompts(folder) == 1
+    await soon(until(lambda: worker.streams == 0))
+
+
+async def test_j4_an_end_that_could_not_be_stored_is_stored_when_that_is_possible_again(
+    place: Takeovers,
+) -> None:
+    _, folder = await _agent(place)
+    a, b = await place.open("a"), await place.open("b")
+    first = _ask(a, ["say", "One "], ["gate", "on"], ["say", "two."])
+    await first.until_said("One ")
+    [run] = a.service.background._running.values()
+    append, fails = a.store.append, True
+
+    async def perhaps(*arguments: Any, **named: Any) -> int:
+        if fails:
+            raise JournalStoreError("There is no leader.")
+        return await append(*arguments, **named)
+
+    a.store.append = perhaps  # type: ignore[method-assign]
+    open_gate(folder, "on")
+    await soon(until(lambda: run._closed is not None))
+    fails = False
+    # Nobody asks at the gateway that runs it.
+    assert text_of(await soon(_ended(b, _id(first)))) == "One two."

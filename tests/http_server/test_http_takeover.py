@@ -22,7 +22,7 @@ class Elsewhere(Provider):
         self._rest = rest
         self.kept: list[str] = []
         self.stored_positions: list[str] = []
-        self.released: list[bool] = []
+        self.released: list[str] = []
         self.resumed: list[str] = []
         self._news = asyncio.Event()
 
@@ -39,9 +39,13 @@ class Elsewhere(Provider):
             self._news.clear()
             await self._news.wait()
 
-    def release(self, response_id: str, *, hands_over: bool = False) -> None:
+    def release(self, response_id: str) -> None:
         assert response_id in self.kept
-        self.released.append(hands_over)
+        self.released.append("released")
+
+    def hand_over(self, response_id: str) -> None:
+        assert response_id in self.kept
+        self.released.append("handed over")
 
     async def resume(self, response_id: str, position: str, sink: Sink, token: CancellationToken) -> None:
         self.kept.append(response_id)
@@ -126,10 +130,10 @@ async def test_j4_a_server_that_ends_hands_over_what_another_can_continue(tmp_pa
         hurry = asyncio.Event()
         hurry.set()
         await soon(one.service.background.finish(30, hurry))
-        assert model.released == [True, False]
+        assert model.released == ["handed over", "released"]
         assert model.resumed == []
         # A server that ends adopts nothing, not even that.
-        assert not await one.service.background.look_after(first.events[0]["response"]["id"])
+        assert not await one.service.background.continue_orphan(first.events[0]["response"]["id"])
         other = _site(stack, tmp_path, model, owner="0 other")
         reader = Reader(other, "GET", f"/v1/responses/{first.events[0]['response']['id']}?stream=true")
         await soon(reader.task)

@@ -84,7 +84,7 @@ class Gateway:
             await self.connection.answer(received, STATUS_FORM.encode(self._status()))
 
         forget = await self.connection.subscribe(GATEWAY_STATUS, say_status)
-        self.fleet.adopt = service.background.look_after
+        self.fleet.on_orphan = service.background.continue_orphan
         try:
             async with (
                 QuestionMirror.running(self.connection, node, models.permissions.inbox),
@@ -93,7 +93,7 @@ class Gateway:
             ):
                 yield
         finally:
-            self.fleet.adopt = None
+            self.fleet.on_orphan = None
             await forget()
 
     def _status(self) -> NodeStatus:

@@ -39,6 +39,7 @@ __all__ = [
     "Delivered",
     "ErrorMessage",
     "Form",
+    "HandOver",
     "NodeStatus",
     "OfferedModel",
     "PendingMessage",
@@ -165,7 +166,7 @@ class Accepted(msgspec.Struct, frozen=True):
     # Until the worker's fence. The gateway counts from when it sent the request.
     seconds_left: float
     error: ErrorMessage | None = None
-    # It takes no request now, because it drains or is full: another worker may.
+    # It takes no request now, because it drains or is full: another worker may. Or the stream still has a gateway.
     is_unwilling: bool = False
 
 
@@ -222,9 +223,11 @@ class Receipt(msgspec.Struct, frozen=True, array_like=True, tag=True):
     stream: str
     number: int
     consumed: int
-    # The stored response that the stream is for. Its journal has what this receipt names, so the worker keeps the rest until
-    # another gateway takes it, if this one ends. "": it is for no such response.
-    response: str = ""
+    # The background response that the stream is for. Its journal has what this receipt names, so the worker keeps the rest
+    # until another gateway takes it, if this one ends. "": it is for no such response.
+    background_id: str = ""
+    # A gateway that has lost the stream to another one says nothing about it. "": the stream never changes its gateway.
+    gateway: str = ""
 
 
 class Resend(msgspec.Struct, frozen=True, array_like=True, tag=True):
@@ -240,8 +243,13 @@ class Cancel(msgspec.Struct, frozen=True, array_like=True, tag=True):
     stream: str
     # A gateway that has lost the stream to another one cancels nothing.
     gateway: str = ""
-    # Another gateway will take it: nothing is cancelled, and it waits for that one.
-    hands_over: bool = False
+
+
+class HandOver(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """This gateway has no use for the stream any more. Another gateway will take it."""
+
+    stream: str
+    gateway: str
 
 
 class ResumeStream(msgspec.Struct, frozen=True, array_like=True, tag=True):
@@ -252,7 +260,7 @@ class ResumeStream(msgspec.Struct, frozen=True, array_like=True, tag=True):
 
     stream: str
     gateway: str
-    response: str
+    background_id: str
     after: int
 
 
@@ -271,7 +279,7 @@ class Ping(msgspec.Struct, frozen=True, array_like=True, tag=True):
     receipts: tuple[Receipt, ...] = ()
 
 
-StreamMessage = Receipt | Resend | Cancel | ResumeStream | Delivered | Ping
+StreamMessage = Receipt | Resend | Cancel | HandOver | ResumeStream | Delivered | Ping
 
 
 class Pong(msgspec.Struct, frozen=True, array_like=True):
@@ -319,7 +327,7 @@ class NodeStatus(msgspec.Struct, frozen=True):
     # For people: where it runs.
     host: str = ""
     pid: int = 0
-    # Stored responses whose gateway is gone, with their streams.
+    # Background responses whose gateway is gone, with their streams.
     orphans: dict[str, str] = {}
 
     def __post_init__(self) -> None:

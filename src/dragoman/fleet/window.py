@@ -62,6 +62,10 @@ class SendingWindow:
             del self._kept[received]
         self._consumed = max(self._consumed, min(consumed, self._sent))
 
+    def has_all_after(self, number: int) -> bool:
+        """Whether every batch after this one is still kept."""
+        return number <= self.number and next(iter(self._kept), self.number + 1) <= number + 1
+
     def after(self, number: int) -> tuple[bytes, ...]:
         """The batches after this one, to be sent again."""
         return tuple(data for each, data in self._kept.items() if each > number)

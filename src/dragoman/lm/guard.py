@@ -92,9 +92,13 @@ class GuardedModel:
         if isinstance(self._model, Resumable):
             self._model.stored(response_id, position)
 
-    def release(self, response_id: str, *, hands_over: bool = False) -> None:
+    def release(self, response_id: str) -> None:
         if isinstance(self._model, Resumable):
-            self._model.release(response_id, hands_over=hands_over)
+            self._model.release(response_id)
+
+    def hand_over(self, response_id: str) -> None:
+        if isinstance(self._model, Resumable):
+            self._model.hand_over(response_id)
 
     async def resume(self, response_id: str, position: str, sink: Sink, token: CancellationToken) -> None:
         """Only the rest is seen here, so no rule can be checked: the guard where the model runs has seen everything."""

@@ -127,7 +127,7 @@ class Delivery(Protocol):
 
 @runtime_checkable
 class Resumable(Protocol):
-    """A model that runs elsewhere, and whose stored responses another process can continue if this one ends.
+    """A model that runs elsewhere, and whose background responses another process can continue if this one ends.
 
     While it responds to a request with `Consumer.response_id`, it reports positions (`parts.POSITION`).
     """
@@ -140,8 +140,12 @@ class Resumable(Protocol):
         """Everything before this position is stored."""
         ...
 
-    def release(self, response_id: str, *, hands_over: bool = False) -> None:
-        """Keep nothing more: the end is stored, or never will be. `hands_over`: keep it for another process, from now on."""
+    def release(self, response_id: str) -> None:
+        """Keep nothing more: the end is stored, or never will be."""
+        ...
+
+    def hand_over(self, response_id: str) -> None:
+        """Let another process continue it, after the last position that was stored."""
         ...
 
     async def resume(self, response_id: str, position: str, sink: Sink, token: CancellationToken) -> None:

@@ -38,6 +38,7 @@ from dragoman.fleet.messages import (
     Cancel,
     Delivered,
     Form,
+    HandOver,
     NodeStatus,
     OfferedModel,
     Ping,
@@ -167,10 +168,10 @@ class Fleet:
         self._refreshing: asyncio.Task[None] | None = None
         # Called when the models that workers offer have changed.
         self.on_change: list[Callable[[], None]] = []
-        # Called with the id of a stored response whose gateway is gone, as often as its worker says so. It continues the
+        # Called with the id of a background response whose gateway is gone, as often as its worker says so. It continues the
         # response if that is possible here, and returns whether the response has ended already.
-        self.adopt: Callable[[str], Awaitable[bool]] | None = None
-        self._adopting: dict[str, asyncio.Task[None]] = {}
+        self.on_orphan: Callable[[str], Awaitable[bool]] | None = None
+        self._orphans: dict[str, asyncio.Task[None]] = {}
 
     @classmethod
     def of_config(cls, config: FleetSettings) -> Fleet:
@@ -221,7 +222,7 @@ class Fleet:
     async def close(self) -> None:
         for peer in self._peers.values():
             peer.fail()
-        tasks = [each.pinging for each in self._peers.values()] + [self._refreshing, *self._adopting.values()]
+        tasks = [each.pinging for each in self._peers.values()] + [self._refreshing, *self._orphans.values()]
         for task in tasks:
             if task is not None:
                 task.cancel()
@@ -287,16 +288,16 @@ class Fleet:
                 notify()
 
     def _look_after(self, node: str, response: str, stream: str) -> None:
-        async def adopted() -> None:
+        async def looked_after() -> None:
             try:
-                if self.adopt is not None and await self.adopt(response):
+                if self.on_orphan is not None and await self.on_orphan(response):
                     # Only the last receipt was lost.
                     await self._say(node, Cancel(stream))
             finally:
-                del self._adopting[response]
+                del self._orphans[response]
 
-        if response not in self._adopting:
-            self._adopting[response] = asyncio.create_task(adopted())
+        if response not in self._orphans:
+            self._orphans[response] = asyncio.create_task(looked_after())
 
     async def _is_gone(self, node: str) -> bool:
         """Whether a worker has no lease. Its silence may be that of a NATS server which is cut off from the others."""
@@ -366,17 +367,17 @@ class Fleet:
     # Streams.
 
     async def open(
-        self, node: str, message: RequestMessage, response: str = ""
+        self, node: str, message: RequestMessage, background_id: str = ""
     ) -> tuple[WorkerPeer, RemoteStream] | None:
         """Send a request to a worker. None: it has not got it, or does not answer. It does nothing before it is confirmed.
 
-        `response`: the stored response that it is for, if the worker is to keep what is not stored.
+        `background_id`: the response that it is for, if the worker is to keep what is not stored.
 
         Raises `Unwilling`, or the `LanguageModelError` with which the worker refuses.
         """
         connection = await self.connected()
         data = REQUEST_FORM.encode(message)
-        stream = RemoteStream(message.stream, node)
+        stream = RemoteStream(message.stream, node, self.gateway)
         sent_at = self.clock()
         self._opening[node] += 1
         try:
@@ -391,7 +392,7 @@ class Fleet:
             # It may get the request late, and would keep a place for it until it is confirmed.
             await self._say(node, Cancel(stream.id))
             return None
-        stream.response = response
+        stream.background_id = background_id
         return await self._begun(stream, sent_at, answer)
 
     async def resume(self, stream: RemoteStream, incarnation: str) -> tuple[WorkerPeer, RemoteStream] | None:
@@ -401,7 +402,7 @@ class Fleet:
         not there any more.
         """
         connection = await self.connected()
-        message = ResumeStream(stream.id, self.gateway, stream.response, stream.window.number)
+        message = ResumeStream(stream.id, self.gateway, stream.background_id, stream.window.number)
         sent_at = self.clock()
         # What comes next may overtake the answer.
         stream.incarnation = incarnation
@@ -463,8 +464,10 @@ class Fleet:
         """Forget a stream. If it is not over, its worker cancels it, or keeps it for another gateway."""
         self._streams.pop(stream.id, None)
         peer.streams.pop(stream.id, None)
-        if not is_over:
-            await self._say(stream.node, Cancel(stream.id, self.gateway, hands_over))
+        if hands_over:
+            await self._say(stream.node, HandOver(stream.id, self.gateway))
+        elif not is_over:
+            await self._say(stream.node, Cancel(stream.id, self.gateway))
 
     async def delivered(self, node: str, model: str, conversation: str, *, whole: bool) -> None:
         await self._say(node, Delivered(model, conversation, whole))

@@ -1,4 +1,4 @@
-"""The streams of stored responses: their workers keep what the response's journal does not have.
+"""The streams of background responses: their workers keep what the response's journal does not have.
 
 If this gateway ends, another one reads in the journal up to which batch the response is stored. It takes the stream, and gets
 every batch after that one. So nothing is lost, and nothing comes twice.
@@ -35,7 +35,7 @@ class KeptStreams:
         self._kept.add(response)
         if response in self._streams:
             _, stream = self._streams[response]
-            stream.response = response
+            stream.background_id = response
             # The worker learns that it keeps the stream.
             self._tell(self._fleet.receipt(stream))
 
@@ -46,23 +46,28 @@ class KeptStreams:
             stream.stored = position
             self._tell(self._fleet.receipt(stream))
 
-    def release(self, response: str, *, hands_over: bool) -> None:
-        """Its end is stored, or never will be; or another gateway is to take it."""
-        if hands_over:
-            self._handed_over.add(response)
-            return
+    def release(self, response: str) -> None:
+        """Its end is stored, or never will be."""
         self._kept.discard(response)
         self._handed_over.discard(response)
-        if response in self._streams:
-            peer, stream = self._streams[response]
-            stream.response = ""
-            if stream.is_read:
-                del self._streams[response]
-                self._tell(self._leave_read(peer, stream))
+        if (found := self._streams.get(response)) is not None:
+            found[1].background_id = ""
+            self._leave_if_read(response, hands_over=False)
 
-    async def _leave_read(self, peer: WorkerPeer, stream: RemoteStream) -> None:
-        await self._fleet.receipt(stream)
-        await self._fleet.leave(peer, stream, is_over=True)
+    def hand_over(self, response: str) -> None:
+        """Another gateway is to take it."""
+        self._handed_over.add(response)
+        self._leave_if_read(response, hands_over=True)
+
+    def _leave_if_read(self, response: str, *, hands_over: bool) -> None:
+        """Leave a stream that was read to its end, and waits until that is stored."""
+        peer, stream = self._streams.get(response, (None, None))
+        if peer is None or stream is None or not stream.is_read:
+            return
+        del self._streams[response]
+        if not hands_over:
+            self._tell(self._fleet.receipt(stream))
+        self._tell(self._fleet.leave(peer, stream, is_over=True, hands_over=hands_over))
 
     def begin(self, response: str, peer: WorkerPeer, stream: RemoteStream) -> None:
         """A stream of this response is open."""
@@ -73,10 +78,12 @@ class KeptStreams:
         self, response: str, peer: WorkerPeer, stream: RemoteStream, *, is_over: bool, is_resumed: bool
     ) -> None:
         """A stream is read to its end, or was given up, or is to be resumed. The worker keeps the end until that is stored."""
-        if is_over and stream.response:
+        hands_over = is_resumed or (not is_over and response in self._handed_over)
+        if is_over and stream.background_id:
             stream.is_read = True
+            if response in self._handed_over:
+                self._leave_if_read(response, hands_over=True)
             return
         if self._streams.get(response, (None, None))[1] is stream:
             del self._streams[response]
-        hands_over = is_resumed or response in self._handed_over
         await self._fleet.leave(peer, stream, is_over=is_over, hands_over=hands_over)

@@ -181,8 +181,11 @@ class RemoteModel:
     def stored(self, response_id: str, position: str) -> None:
         self._kept.stored(response_id, msgspec.json.decode(position, type=StreamPosition))
 
-    def release(self, response_id: str, *, hands_over: bool = False) -> None:
-        self._kept.release(response_id, hands_over=hands_over)
+    def release(self, response_id: str) -> None:
+        self._kept.release(response_id)
+
+    def hand_over(self, response_id: str) -> None:
+        self._kept.hand_over(response_id)
 
     async def close(self) -> None:
         self._fleet.on_change.remove(self._changed)
@@ -241,7 +244,7 @@ class RemoteModel:
             raise end.error.error()
 
     async def _read(self, peer: WorkerPeer, stream: RemoteStream, reader: StreamReader) -> StreamEnd:
-        """Read a response to its end. The stream of a stored response is resumed if its worker is there after all."""
+        """Read a response to its end. The stream of a background response is resumed if its worker is there after all."""
         while True:
             end: StreamEnd | None = None
             is_resumed = False
@@ -249,7 +252,7 @@ class RemoteModel:
             try:
                 end = await reader.read(peer, stream)
             except WorkerLost:
-                if not stream.response:
+                if not stream.background_id:
                     raise
                 is_resumed = True
             finally:
@@ -263,13 +266,18 @@ class RemoteModel:
             peer, stream = await self._resumed(reader, stream.stored)
 
     async def _resumed(self, reader: StreamReader, stored: StreamPosition) -> tuple[WorkerPeer, RemoteStream]:
-        """The stream of a stored response, after what was reported of it. Raises `WorkerLost`."""
+        """The stream of a background response, after what was reported of it. Raises `WorkerLost`."""
         loop = asyncio.get_running_loop()
         limit = loop.time() + _OWNER_SECONDS
         at = reader.position
         while loop.time() < limit:
-            stream = RemoteStream(at.stream, at.node, ReceivingWindow(number=at.number, consumed=at.consumed))
-            stream.response, stream.stored = reader.response, stored
+            stream = RemoteStream(
+                at.stream,
+                at.node,
+                self._fleet.gateway,
+                ReceivingWindow(number=at.number, consumed=at.consumed),
+            )
+            stream.background_id, stream.stored = reader.response, stored
             try:
                 resumed = await self._fleet.resume(stream, at.incarnation)
             except (Unwilling, FleetUnavailable) as error:

@@ -1,6 +1,6 @@
 """Reads one response from a worker, and reports its parts.
 
-It may take several streams: the conversation may move, and a gateway that was cut off takes up the stream of a stored response
+It may take several streams: the conversation may move, and a gateway that was cut off takes up the stream of a background response
 again.
 """
 
@@ -62,8 +62,8 @@ class StreamReader:
             is_due = stream.window.note_consumed(size) or batch.end is not None
             if batch.end is not None and batch.end.moved_to is not None:
                 # Nothing of it is stored.
-                stream.response = ""
-            if is_due and not stream.response:
+                stream.background_id = ""
+            if is_due and not stream.background_id:
                 await self._fleet.receipt(stream)
             if batch.end is not None:
                 return batch.end

@@ -43,13 +43,15 @@ class TakenBatch(NamedTuple):
 class RemoteStream:
     """One response on its way from a worker."""
 
-    def __init__(self, id_: str, node: str, window: ReceivingWindow | None = None) -> None:
-        """With `window`: one that another gateway has had so much of."""
+    def __init__(self, id_: str, node: str, gateway: str, window: ReceivingWindow | None = None) -> None:
+        """`gateway`: this process. With `window`: a stream that another gateway has had so much of."""
         self.id = id_
         self.node = node
+        self.gateway = gateway
         self.window = window or ReceivingWindow()
-        # The stored response that it is for, if the worker keeps what the response's journal does not have; and what it has.
-        self.response = ""
+        # The background response that it is for, if the worker keeps what the response's journal does not have; "": it does
+        # not. And what the journal has.
+        self.background_id = ""
         self.stored = StreamPosition(node, "", id_)
         # Of the worker that has accepted it; "" before that.
         self.incarnation = ""
@@ -65,8 +67,9 @@ class RemoteStream:
 
     @property
     def receipt(self) -> Receipt:
-        if self.response:
-            return Receipt(self.id, self.stored.number, self.stored.consumed, self.response)
+        if self.background_id:
+            stored = self.stored
+            return Receipt(self.id, stored.number, stored.consumed, self.background_id, self.gateway)
         return Receipt(self.id, self.window.number, self.window.consumed)
 
     @property

@@ -76,6 +76,7 @@ class ResponseRun:
         replaces a file by its address, before the client gets it: to store a file may take a moment.
         """
         self._model = model
+        self._resumable = model if isinstance(model, Resumable) else None
         self._run = run
         self._spell_out = spell_out
         self._link_files = link_files
@@ -134,23 +135,23 @@ class ResponseRun:
 
     def keep(self, response_id: str) -> None:
         """Let the model keep what is not stored."""
-        if isinstance(self._model, Resumable):
-            self._model.keep(response_id)
+        if self._resumable is not None:
+            self._resumable.keep(response_id)
 
     def stored(self, response_id: str, position: str) -> None:
         """Tell the model that everything before this position is stored."""
-        if isinstance(self._model, Resumable):
-            self._model.stored(response_id, position)
+        if self._resumable is not None:
+            self._resumable.stored(response_id, position)
 
     def release(self, response_id: str) -> None:
         """Let the model keep nothing more."""
-        if isinstance(self._model, Resumable):
-            self._model.release(response_id)
+        if self._resumable is not None:
+            self._resumable.release(response_id)
 
     def hand_over(self, response_id: str) -> None:
         """End here, without ending the model's work: another server continues it."""
-        if isinstance(self._model, Resumable):
-            self._model.release(response_id, hands_over=True)
+        if self._resumable is not None:
+            self._resumable.hand_over(response_id)
         self._source.cancel()
 
     # As a sink.

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from collections.abc import AsyncIterator
 from typing import Protocol
 
@@ -18,16 +18,16 @@ from dragoman.frontends.http.errors import ApiError, bad_request, storage_unavai
 from dragoman.frontends.http.histories import Histories, HistoryEntry
 from dragoman.frontends.http.resource import Resource
 from dragoman.frontends.http.response_journals import (
-    Adopt,
+    ContinueResponse,
     events_not_stored,
     followed,
     mapping_store_errors,
-    read_or_close,
+    read_or_take_over,
     resumed_events,
     stored_events,
 )
-from dragoman.frontends.http.stream_rebuild import PartOrEnd, last_events, new_stream
-from dragoman.journal.response_events import PartsReported, ResponseClosed, ResponseOpened
+from dragoman.frontends.http.stream_rebuild import PartOrEnd, new_stream, rebuilt
+from dragoman.journal.response_events import ResponseClosed, ResponseOpened
 from dragoman.journal.store import JournalStore
 from dragoman.journal.writer import Journals
 from dragoman.lm import JsonObject
@@ -42,6 +42,8 @@ _MOST_ENDED = 16
 _STOP_SECONDS = 15.0
 # After a cancellation at another gateway. If that one has died, its lease ends first: 20 seconds.
 _ELSEWHERE_SECONDS = 40.0
+# Between two cancellations: a gateway may have died, and another one continues the response.
+_REPEAT_SECONDS = 2.0
 # How often to look whether an agent has stopped.
 _LOOK_SECONDS = 0.05
 
@@ -61,17 +63,17 @@ class BackgroundResponses:
         self,
         journals: Journals,
         histories: Histories,
-        adopt: Adopt,
+        continue_response: ContinueResponse,
         gateways: OtherGateways | None = None,
     ) -> None:
-        """`adopt` continues a response of a server that is gone."""
+        """`continue_response` continues one of a server that is gone."""
         self._journals = journals
         self._gateways = gateways
         self._histories = histories
-        self._adopt = adopt
+        self._continue_response = continue_response
         self._is_ending = False
-        # Responses that are being adopted.
-        self._adopting: dict[str, asyncio.Task[bool]] = {}
+        # Responses of other servers that are about to go on here.
+        self._continuing: dict[str, asyncio.Task[bool]] = {}
         self._running: dict[str, BackgroundRun] = {}
         # Those that have ended, and whose journals are not complete.
         self._ended: OrderedDict[str, BackgroundRun] = OrderedDict()
@@ -119,28 +121,26 @@ class BackgroundResponses:
                 if run.has_final_end:
                     await self._histories.update(id_, connection, entry.ended(run.so_far()))
                 return run.so_far()
-        events, is_held = await read_or_close(self._journals, id_, self._continued)
+        events, is_held = await read_or_take_over(self._journals, id_, self._continued)
         opened = next((each for each in events if isinstance(each, ResponseOpened)), ResponseOpened("spec"))
-        stream = new_stream(Resource.begun_as(entry.response), opened)
-        for event in events:
-            if isinstance(event, PartsReported):
-                for part in event.parts:
-                    deque(stream.take(part), maxlen=0)
-            elif isinstance(event, ResponseClosed):
-                deque(last_events(stream, event), maxlen=0)
+        stream = rebuilt(Resource.begun_as(entry.response), opened, events)
         if not is_held and self._journals.store is not None:
             await self._histories.update(id_, connection, entry.ended(stream.resource.as_json()))
         return stream.so_far()
 
-    async def look_after(self, id_: str) -> bool:
+    async def continue_orphan(self, id_: str) -> bool:
         """Continue a response, if the server that ran it is gone: its worker says so. Return whether it has ended already."""
+        store = self._journals.store
+        if store is None or id_ in self._running or self._is_ending:
+            return False
         try:
-            if id_ in self._running or self._is_ending or not await stored_events(self._journals, id_):
-                # The journal of a response of another fleet is elsewhere.
-                return False
-            events, _ = await read_or_close(self._journals, id_, self._continued)
+            with mapping_store_errors():
+                # Only the gateways that have its journal know whether it has ended.
+                if await store.find(id_) is None:
+                    return False
+            events, _ = await read_or_take_over(self._journals, id_, self._continued)
         except ApiError as error:
-            _log.debug("%s is not continued yet: %s", id_, error.message)
+            _log.info("%s cannot be continued yet: %s", id_, error.message)
             return False
         return any(isinstance(event, ResponseClosed) for event in events)
 
@@ -152,10 +152,10 @@ class BackgroundResponses:
             raise storage_unavailable()
         if id_ in self._ended:
             return False
-        if id_ not in self._adopting:
-            self._adopting[id_] = asyncio.create_task(self._adopt(id_))
-            self._adopting[id_].add_done_callback(lambda _: self._adopting.pop(id_))
-        return await asyncio.shield(self._adopting[id_])
+        if id_ not in self._continuing:
+            self._continuing[id_] = asyncio.create_task(self._continue_response(id_))
+            self._continuing[id_].add_done_callback(lambda _: self._continuing.pop(id_))
+        return await asyncio.shield(self._continuing[id_])
 
     async def cancel(self, id_: str, connection: str, entry: HistoryEntry) -> JsonObject:
         """Cancel a response, and return it. One that has ended is returned as it is."""
@@ -181,14 +181,22 @@ class BackgroundResponses:
         store = self._journals.store
         if self._gateways is None or store is None:
             raise _runs_elsewhere()
-        with mapping_store_errors():
-            info = await store.find(id_)
+
+        async def until_closed() -> None:
+            async for _ in self._followed(id_):
+                pass
+
+        closing = asyncio.create_task(until_closed())
         try:
             async with asyncio.timeout(_ELSEWHERE_SECONDS):
-                if info is not None and info.owner:
-                    await self._gateways.cancel(info.owner, id_)
-                async for _ in self._followed(id_):
-                    pass
+                while not closing.done():
+                    with mapping_store_errors():
+                        info = await store.find(id_)
+                    if info is not None and info.owner:
+                        # Another gateway may continue it meanwhile, or this one: then that one is asked.
+                        await self._gateways.cancel(info.owner, id_)
+                    await asyncio.wait({closing}, timeout=_REPEAT_SECONDS)
+                await closing
         except TimeoutError as error:
             raise ApiError(
                 503,
@@ -196,6 +204,9 @@ class BackgroundResponses:
                 "The gateway that runs the response has not stopped it yet. Try again.",
                 retry_after=5,
             ) from error
+        finally:
+            closing.cancel()
+            await asyncio.wait({closing})
 
     async def events(self, id_: str, entry: HistoryEntry, after: int) -> AsyncIterator[JsonObject]:
         """Return the events of a response after this one. The events that are still to come follow live."""

@@ -8,8 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections import deque
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import suppress
 from typing import Literal, TypeAlias
 
@@ -19,7 +18,7 @@ from dragoman.frontends.http.histories import HistoryEntry
 from dragoman.frontends.http.part_window import PartWindow
 from dragoman.frontends.http.resource import Resource
 from dragoman.frontends.http.response_journals import events_not_stored, stored_events
-from dragoman.frontends.http.stream_rebuild import PartOrEnd, last_events, new_stream
+from dragoman.frontends.http.stream_rebuild import PartOrEnd, drop, last_events, rebuilt
 from dragoman.journal.event import JournalStarted
 from dragoman.journal.events import AnyEvent
 from dragoman.journal.response_events import PartsReported, ResponseClosed, ResponseOpened
@@ -63,16 +62,13 @@ class BackgroundRun:
         self.model = model
         self.connection = connection
         self._answer = answer
-        self.stream = new_stream(Resource.begun_as(entry.response), opened)
-        deque(self.stream.begin(), maxlen=0)
+        self.stream = rebuilt(Resource.begun_as(entry.response), opened, stored)
         reported = [event for event in stored if isinstance(event, PartsReported)]
         parts = [part for event in reported for part in event.parts]
-        for part in parts:
-            deque(self.stream.take(part), maxlen=0)
         self.is_adopted = bool(stored)
         self.stopped: StoppedBy | None = None
         self.has_ended = asyncio.Event()
-        # Whether another process has closed the journal.
+        # Whether another process continues the journal, or has closed it.
         self.is_lost = False
         self._closed: ResponseClosed | None = None
         # The response as clients see it until its end is stored.
@@ -137,47 +133,49 @@ class BackgroundRun:
 
     def hand_over(self) -> None:
         """Stop, for another server to continue from what is stored."""
-        if self._closed is None and self.stopped is None:
+        if self.stopped is None and not (self._closed is not None and self.is_recorded):
             self.stopped = "successor"
             self._answer.hand_over(self.id)
 
+    async def take_all(self, parts: Iterable[Part]) -> None:
+        """Take what the model said before the response went to the background. It is stored as one."""
+        for part in parts:
+            self._add_part(part)
+        await self._store()
+
     async def take(self, part: Part) -> None:
+        if self._add_part(part) or self._window.new_bytes >= _BATCH_BYTES:
+            await self._store()
+
+    def _add_part(self, part: Part) -> bool:
+        """Add a part, or note a position. Return whether the position must be stored at once."""
         if isinstance(part, DataPart) and part.mime_type == POSITION:
-            await self._take_position(part.data.decode())
-            return
-        deque(self.stream.take(part), maxlen=0)
+            self._position = part.data.decode()
+            # The response begins, or begins elsewhere: from now on another server can continue it.
+            return self._window.mark_position() == 0
+        drop(self.stream.take(part))
         self._window.add(part)
         self._wake()
-        if self._window.new_bytes >= _BATCH_BYTES:
-            await self._store()
-
-    async def _take_position(self, position: str) -> None:
-        self._position = position
-        if self._window.mark_position() == 0:
-            # The response begins, or begins elsewhere: from now on another server can continue it.
-            await self._store()
-
-    async def release(self) -> None:
-        """Store what can be, and own the journal no longer: another server continues the response."""
-        self._is_closing.set()
-        if self._storing is not None:
-            await self._storing
-        self._writer.hold(holds=False)
-        await self._store()
+        return False
 
     def end(self, closed: ResponseClosed) -> Resource:
         """End the response, and return it. Clients see that only after `announce`."""
         self._shown = self.stream.so_far()
         self._closed = closed
-        deque(last_events(self.stream, closed), maxlen=0)
+        drop(last_events(self.stream, closed))
         return self.stream.resource
 
-    async def store_end(self, closed: ResponseClosed) -> None:
+    async def close(self, *end: ResponseClosed) -> None:
+        """Store the end, and own the journal no longer. Without an end, another server continues the response."""
         self._is_closing.set()
         if self._storing is not None:
             await self._storing
         self._writer.hold(holds=False)
-        await self._store(closed)
+        await self._store(*end)
+        # Until its end is stored, another server can give it another one.
+        while self.can_be_continued and not (self.is_recorded or self.is_lost or self.stopped == "successor"):
+            await asyncio.sleep(_BATCH_SECONDS)
+            await self.store_again()
 
     async def store_again(self) -> None:
         """Store what could not be stored when it ended."""
@@ -254,7 +252,7 @@ class BackgroundRun:
         if claim == "ours":
             self._writer.note_claimed()
         else:
-            _log.warning("another process has taken %s for lost, and closed it", self.id)
+            _log.warning("another process has taken %s for lost, and continues it or has closed it", self.id)
             self._writer.stop()
             self._on_lost()
 

@@ -33,11 +33,11 @@ from dragoman.journal.writer import Journals
 from dragoman.lm import JsonObject
 
 __all__ = [
-    "Adopt",
+    "ContinueResponse",
     "events_not_stored",
     "followed",
     "mapping_store_errors",
-    "read_or_close",
+    "read_or_take_over",
     "resumed_events",
     "stored_events",
 ]
@@ -49,11 +49,11 @@ _LOOK_SECONDS = 0.5
 
 
 # Continues a response whose journal this process owns now. False: it cannot be continued.
-Adopt: TypeAlias = Callable[[str], Coroutine[None, None, bool]]
+ContinueResponse: TypeAlias = Callable[[str], Coroutine[None, None, bool]]
 
 
-async def read_or_close(
-    journals: Journals, id_: str, adopt: Adopt, after: int = 0
+async def read_or_take_over(
+    journals: Journals, id_: str, continues: ContinueResponse, after: int = 0
 ) -> tuple[list[AnyEvent], bool]:
     """Return the events of the journal after this one, and whether a live process owns the journal.
 
@@ -63,13 +63,13 @@ async def read_or_close(
     if journals.store is None:
         return [_ended_early()], False
     with mapping_store_errors():
-        return await _read_or_close(journals.store, id_, adopt, after)
+        return await _read_or_take_over(journals.store, id_, continues, after)
 
 
-async def followed(journals: Journals, id_: str, adopt: Adopt) -> AsyncIterator[PartOrEnd]:
+async def followed(journals: Journals, id_: str, continues: ContinueResponse) -> AsyncIterator[PartOrEnd]:
     """Yield the parts in the journal, each when it is stored, and then the end."""
     claimed_at = time.monotonic()
-    events, is_held = await read_or_close(journals, id_, adopt)
+    events, is_held = await read_or_take_over(journals, id_, continues)
     for each in _said(events):
         yield each
     if not is_held or journals.store is None:
@@ -88,7 +88,7 @@ async def followed(journals: Journals, id_: str, adopt: Adopt) -> AsyncIterator[
                 is_owned = entry is not None or bool((info := await store.find(id_)) and info.owner)
                 if not is_owned or time.monotonic() - claimed_at >= LEASE_SECONDS:
                     claimed_at = time.monotonic()
-                    more, is_held = await read_or_close(journals, id_, adopt, after + len(events))
+                    more, is_held = await read_or_take_over(journals, id_, continues, after + len(events))
                     events += more
             after += len(events)
             for each in _said(events):
@@ -156,8 +156,8 @@ async def stored_events(journals: Journals, id_: str) -> list[AnyEvent]:
         return [entry.event for entry in await journals.store.read(id_)]
 
 
-async def _read_or_close(
-    store: JournalStore, id_: str, adopt: Adopt, after: int
+async def _read_or_take_over(
+    store: JournalStore, id_: str, continues: ContinueResponse, after: int
 ) -> tuple[list[AnyEvent], bool]:
     while True:
         entries = await store.read(id_, after)
@@ -171,7 +171,7 @@ async def _read_or_close(
             case "gone":
                 return [*events, _ended_early()], False
             case "ours":
-                if await adopt(id_):
+                if await continues(id_):
                     return events, True
                 # Another process may be quicker. Then its end is read.
                 with suppress(JournalConflict):

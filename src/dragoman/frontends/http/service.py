@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections import deque
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -34,7 +33,7 @@ from dragoman.frontends.http.resource import new_id
 from dragoman.frontends.http.response_journals import stored_events
 from dragoman.frontends.http.saving import ResponseSaver
 from dragoman.frontends.http.schema_checks import SchemaChecks
-from dragoman.frontends.http.stream_rebuild import server_ended
+from dragoman.frontends.http.stream_rebuild import drop, server_ended
 from dragoman.frontends.http.usage import response_usage
 from dragoman.journal.event import JournalStarted
 from dragoman.journal.response_events import PartsReported, ResponseClosed, ResponseOpened
@@ -83,7 +82,7 @@ class HttpService:
         self.histories = Histories(store if serve.store else None)
         self.files = Files(store if serve.store else None)
         self._journals = journals
-        self.background = BackgroundResponses(journals, self.histories, self._adopt, gateways)
+        self.background = BackgroundResponses(journals, self.histories, self._continue_response, gateways)
         self.conversations = ItemLists(
             journals, self.histories, max_bytes=serve.max_body_bytes, is_on=serve.store
         )
@@ -242,7 +241,7 @@ class HttpService:
         stream.resource.usage = response_usage(answer.usage)
         if answer.is_cancelled:
             # The client has the beginning of the answer, and may refer to its items.
-            deque(stream.cancel(), maxlen=0)
+            drop(stream.cancel())
             if stream.resource.output:
                 await self._saver.save(prepared, stream.resource, answer.conversation)
             return
@@ -283,15 +282,19 @@ class HttpService:
         resource = self._saver.resource(prepared)
         entry = self._saver.entry(prepared, resource)
         if not await self.histories.save(resource.id, entry, connection, prepared.chain.ids):
-            raise ApiError(503, "server_error", "The response cannot be stored now.", retry_after=1)
+            raise ApiError(
+                503,
+                "server_error",
+                "The response cannot be stored now, so it was not begun. Send the request again in a moment.",
+                retry_after=1,
+            )
         opened = self._saver.opened(prepared, resource)
         run = BackgroundRun(entry, opened, self._journals, prepared.create.model, connection, answer)
         self.background.add(run)
         stack.callback(self.background.ended, run)
         await run.open()
         await self._assign(run, answer)
-        for part in await answer.take_buffered():
-            await run.take(part)
+        await run.take_all(await answer.take_buffered())
         self._start_task(self._run(run, answer, stack.pop_all()))
         return run
 
@@ -300,7 +303,7 @@ class HttpService:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _adopt(self, response_id: str) -> bool:
+    async def _continue_response(self, response_id: str) -> bool:
         """Continue the background response of a server that is gone. This one owns its journal. False: it cannot be."""
         events = await stored_events(self._journals, response_id)
         started = next((each for each in events if isinstance(each, JournalStarted)), None)
@@ -332,7 +335,7 @@ class HttpService:
         answer.usage = reported[-1].usage
         run = BackgroundRun(entry, opened, self._journals, started.model, started.connection, answer, events)
         self.background.add(run)
-        _log.warning("%s goes on here: the server that ran it is gone", response_id)
+        _log.warning("%s goes on here: the server that ran it is gone; position %s", response_id, position)
         async with AsyncExitStack() as stack:
             # However many responses run: it runs already.
             await stack.enter_async_context(self._counted(answer, started.model, response_id))
@@ -345,7 +348,7 @@ class HttpService:
         async with stack:
             error = await self._take_parts(run, answer)
             if run.stopped == "successor":
-                await run.release()
+                await run.close()
                 return
             if not run.is_lost:
                 # The client can fetch it.
@@ -362,7 +365,7 @@ class HttpService:
             resource = run.end(closed)
             if not run.is_lost:
                 await self._saver.add_to_conversation(run.entry, run.connection, resource)
-            await run.store_end(closed)
+            await run.close(closed)
             if run.has_final_end:
                 entry = run.entry.ended(resource.as_json())
                 await self.histories.update(run.id, run.connection, entry)

@@ -6,7 +6,8 @@ events that it missed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Iterable, Iterator
 from typing import TypeAlias
 
 import msgspec
@@ -16,10 +17,11 @@ from dragoman.frontends.http.errors import ApiError, ErrorType
 from dragoman.frontends.http.ignored import IGNORED_KEY, with_ignored
 from dragoman.frontends.http.resource import Resource
 from dragoman.frontends.http.stream import ResponseStream
-from dragoman.journal.response_events import ResponseClosed, ResponseOpened
+from dragoman.journal.events import AnyEvent
+from dragoman.journal.response_events import PartsReported, ResponseClosed, ResponseOpened
 from dragoman.lm import JsonObject, Part
 
-__all__ = ["PartOrEnd", "last_events", "new_stream", "server_ended"]
+__all__ = ["PartOrEnd", "drop", "last_events", "new_stream", "rebuilt", "server_ended"]
 
 # Each part of a response, and then its end.
 PartOrEnd: TypeAlias = Part | ResponseClosed
@@ -51,6 +53,24 @@ def new_stream(resource: Resource, opened: ResponseOpened) -> ResponseStream:
         reasoning=opened.reasoning,
         as_approval=is_approval if opened.approves_items else lambda _call: False,
     )
+
+
+def rebuilt(resource: Resource, opened: ResponseOpened, events: Iterable[AnyEvent]) -> ResponseStream:
+    """Return a stream that has had the parts, and perhaps the end, among these events."""
+    stream = new_stream(resource, opened)
+    drop(stream.begin())
+    for event in events:
+        if isinstance(event, PartsReported):
+            for part in event.parts:
+                drop(stream.take(part))
+        elif isinstance(event, ResponseClosed):
+            drop(last_events(stream, event))
+    return stream
+
+
+def drop(events: Iterator[JsonObject]) -> None:
+    """Build events for no client. The stream's response changes all the same."""
+    deque(events, maxlen=0)
 
 
 def last_events(stream: ResponseStream, closed: ResponseClosed, after: int = -1) -> Iterator[JsonObject]:

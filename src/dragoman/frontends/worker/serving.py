@@ -32,6 +32,7 @@ from dragoman.fleet.messages import (
     Cancel,
     Delivered,
     ErrorMessage,
+    HandOver,
     NodeStatus,
     OfferedModel,
     Ping,
@@ -66,7 +67,7 @@ _log = logging.getLogger(__name__)
 
 # A gateway pings every two seconds. One that has not for so long is gone, or counts this worker as gone.
 LISTENER_SECONDS = 16.0
-# A stored response waits for another gateway, or for its own to be started again. A gateway's lease ends after 20 seconds.
+# A background response waits for another gateway, or for its own to be started again. A gateway's lease ends after 20 seconds.
 ORPHAN_SECONDS = 120.0
 # Of them, so many are named in a status: others follow when those are taken.
 _MOST_ORPHANS = 64
@@ -295,6 +296,8 @@ class ServingWorker:
                     await self._sender.resend(stream, after)
             case Cancel() as cancel:
                 self._on_cancel(cancel)
+            case HandOver() as message:
+                self._on_hand_over(message)
             case ResumeStream() as resume:
                 await self._on_resume(received, resume)
             case Delivered(model=model, conversation=conversation, whole=whole):
@@ -310,7 +313,15 @@ class ServingWorker:
             self._cancelled.append(cancel.stream)
         elif cancel.gateway not in ("", stream.gateway):
             _log.info("%s cancels a stream that %s has by now", cancel.gateway, stream.gateway)
-        elif cancel.hands_over and stream.response:
+        else:
+            stream.give_up()
+
+    def _on_hand_over(self, message: HandOver) -> None:
+        stream = self._streams.get(message.stream)
+        if stream is None or stream.gateway != message.gateway:
+            return
+        if stream.background_id:
+            _log.info("%s hands %s over", stream.gateway, stream.background_id)
             stream.orphaned_at = self._clock()
         else:
             stream.give_up()
@@ -319,14 +330,24 @@ class ServingWorker:
         """A gateway takes a stream whose gateway is gone. One that lives loses no stream, whatever a late message says."""
         accepted = Accepted(self._lease.incarnation, self._lease.seconds_left())
         stream = self._streams.get(resume.stream)
-        is_there = stream is not None and stream.response == resume.response
+        is_ours = stream is not None and stream.background_id == resume.background_id
         is_free = stream is not None and (stream.orphaned_at is not None or stream.gateway == resume.gateway)
-        if stream is None or not (is_there and is_free):
-            why = "has still a gateway" if is_there else "is not here"
+        if stream is None or not (is_ours and is_free and stream.window.has_all_after(resume.after)):
+            is_taken = is_ours and not is_free
+            why = "has still a gateway" if is_taken else "is not here"
+            _log.info("stream %s is not given to %s: it %s", resume.stream, resume.gateway, why)
             refused = ErrorMessage("unavailable", f"The stream {why}.")
-            accepted = replace(accepted, error=refused, is_unwilling=is_there)
+            accepted = replace(accepted, error=refused, is_unwilling=is_taken)
             await self._answer(received, ACCEPTED_FORM.encode(accepted))
             return
+        _log.warning(
+            "%s: stream %s goes from gateway %s to %s, after batch %d",
+            stream.background_id,
+            stream.id,
+            stream.gateway,
+            resume.gateway,
+            resume.after,
+        )
         stream.move_to(resume.gateway)
         self._heard[resume.gateway] = self._clock()
         await self._answer(received, ACCEPTED_FORM.encode(accepted))
@@ -349,8 +370,8 @@ class ServingWorker:
 
     def _note(self, receipt: Receipt) -> None:
         stream = self._streams.get(receipt.stream)
-        if stream is not None:
-            stream.response = stream.response or receipt.response
+        if stream is not None and receipt.gateway in ("", stream.gateway):
+            stream.background_id = stream.background_id or receipt.background_id
             stream.note_receipt(receipt.number, receipt.consumed)
 
     async def _on_status(self, received: Received) -> None:
@@ -434,7 +455,7 @@ class ServingWorker:
                     self._expire(gateway)
             for stream in self._orphans:
                 if stream.orphaned_at is not None and now - stream.orphaned_at >= ORPHAN_SECONDS:
-                    _log.warning("no gateway has taken %s; its request is cancelled", stream.response)
+                    _log.warning("no gateway has taken %s; its request is cancelled", stream.background_id)
                     stream.give_up()
             await asyncio.sleep(_TICK_SECONDS)
 
@@ -442,12 +463,12 @@ class ServingWorker:
         del self._heard[gateway]
         streams = [each for each in self._streams.values() if each.gateway == gateway]
         for stream in streams:
-            if not stream.response:
+            if not stream.background_id:
                 stream.give_up()
             elif stream.orphaned_at is None:
                 stream.orphaned_at = self._clock()
         if streams:
-            kept = sum(bool(each.response) for each in streams)
+            kept = sum(bool(each.background_id) for each in streams)
             _log.warning(
                 "gateway %s is gone; of its requests, %d are cancelled and %d wait for another gateway",
                 gateway,
@@ -535,5 +556,5 @@ class ServingWorker:
             self._lease.renewal_seconds,
             socket.gethostname(),
             os.getpid(),
-            {each.response: each.id for each in self._orphans[:_MOST_ORPHANS]},
+            {each.background_id: each.id for each in self._orphans[:_MOST_ORPHANS]},
         )

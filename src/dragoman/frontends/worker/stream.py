@@ -40,8 +40,8 @@ class WorkerStream:
         """
         self.id = message.stream
         self.gateway = message.gateway
-        # The stored response that it is for; "": for none, and without its gateway it is cancelled.
-        self.response = ""
+        # The background response that it is for; "": for none, and without its gateway it is cancelled.
+        self.background_id = ""
         # Since when its gateway has been gone. None: it is there.
         self.orphaned_at: float | None = None
         self.model = message.model
