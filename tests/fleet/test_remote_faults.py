@@ -74,7 +74,7 @@ async def test_a_cancel_that_overtakes_its_request_counts(room: Machines) -> Non
     """They come to two subjects, and a large request takes longer."""
     running = await room.worker("w1", fake=fake(room.folder / "agent"))
     connection = await room.connection("gate")
-    await connection.publish(streams_subject("w1"), STREAM_FORM.encode(Cancel("s1")))
+    await connection.publish(streams_subject("w1"), STREAM_FORM.encode(Cancel("s1", "gate/1")))
     await soon(until(lambda: "s1" in running.worker.serving._cancelled))  # type: ignore[union-attr]
     for stream in ("s1", "s2"):
         request = RequestMessage(stream, "gate/1", "fake", Request((user("hello"),)))

@@ -5,158 +5,48 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
-from nats.js.api import PubAck
 
-from dragoman.backends.remote.fleet import Fleet
-from dragoman.config import Config, Serve
-from dragoman.fleet.cancelling import GatewayCancels
-from dragoman.fleet.lease import LeaseTimes, NodeLease
 from dragoman.fleet.messages import STREAM_FORM, Cancel, ResumeStream
-from dragoman.fleet.responses import JetStreamResponses
-from dragoman.fleet.subjects import NODES, streams_subject
-from dragoman.frontends.http.app import build_app
-from dragoman.frontends.http.auth import AccessCheck
-from dragoman.frontends.http.service import HttpService
-from dragoman.journal.jetstream.journals import JetStreamJournals
-from dragoman.journal.response_events import PartsReported, ResponseClosed
+from dragoman.fleet.subjects import streams_subject
+from dragoman.journal.response_events import PartsReported
 from dragoman.journal.store import JournalStoreError
-from dragoman.journal.writer import Journals
-from dragoman.lm import JsonObject, TextPart
-from dragoman.models import Models
+from dragoman.lm import JsonObject
 from fake_agent.steps import open_gate, prompt
-from fleet.lossy import losing
-from fleet.machines import Machines, RunningWorker, fake, machines, script, soon, until
+from fleet.machines import script, soon, until
+from fleet.takeovers import (
+    Takeovers,
+    ask,
+    id_of,
+    prompts_in,
+    quicken,
+    takeovers,
+    until_ended,
+    until_stored,
+    with_agent,
+)
 from http_server.background_kit import Reader, started, text_of
-from http_server.kit import Json, Site
 from http_server.stream_check import check_events
 
 pytestmark = pytest.mark.long
 
-# A gateway that is gone does not renew its lease.
-_SHORT = LeaseTimes(lease=4, renew=0.5, fence=3)
-
-
-@pytest.fixture(autouse=True)
-def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dragoman.backends.remote.fleet.PING_SECONDS", 0.2)
-    monkeypatch.setattr("dragoman.backends.remote.fleet._REFRESH_SECONDS", 0.2)
-    monkeypatch.setattr("dragoman.frontends.worker.serving.LISTENER_SECONDS", 1.0)
-    monkeypatch.setattr("dragoman.frontends.worker.serving._TICK_SECONDS", 0.1)
-
-
-@dataclass
-class GatewayHere:
-    """A gateway in this process. One that is gone says nothing more."""
-
-    site: Site
-    models: Models
-    store: JetStreamJournals
-    is_gone: bool = False
-    # What it says to workers is lost. It can still store.
-    loses_receipts: bool = False
-
-    @property
-    def service(self) -> HttpService:
-        return self.site.service
-
-    async def events_of(self, id_: str) -> list[object]:
-        return [entry.event for entry in await self.store.read(id_)]
-
-    async def end_of(self, id_: str) -> ResponseClosed:
-        """The end in the journal, as soon as there is one."""
-        async for entry in self.store.follow(id_):
-            if isinstance(entry.event, ResponseClosed):
-                return entry.event
-        raise AssertionError
-
-
-@dataclass
-class Takeovers:
-    room: Machines
-    gateways: list[GatewayHere] = field(default_factory=list)
-
-    async def open(self, name: str) -> GatewayHere:
-        def is_lost(subject: str, _data: bytes) -> bool:
-            if gateway is None:
-                return False
-            return gateway.is_gone or (gateway.loses_receipts and subject.startswith(NODES))
-
-        gateway: GatewayHere | None = None
-        stack = self.room.stack
-        connection = losing(is_lost)(await self.room.connection(name))
-        put = connection.js.publish
-
-        async def stored(*arguments: Any, **named: Any) -> PubAck:
-            if gateway is not None and gateway.is_gone:
-                raise TimeoutError
-            return await put(*arguments, **named)
-
-        connection.js.publish = stored  # type: ignore[method-assign]
-        lease = NodeLease.held(connection, name, "gateway", times=_SHORT)
-        store = JetStreamJournals(connection, await stack.enter_async_context(lease))
-        fleet = Fleet.on(connection, name, store)
-        stack.push_async_callback(fleet.close)
-        models = Models(Config(models={}), fleet=fleet)
-        stack.push_async_callback(models.close)
-        await fleet.refresh()
-        cancels = GatewayCancels(connection)
-        service = HttpService(
-            models, Serve(), JetStreamResponses(connection), Journals(store), gateways=cancels
-        )
-        fleet.on_orphan = service.background.continue_orphan
-        await stack.enter_async_context(cancels.taken(name, service.background.stop))
-        site = Site(build_app(service, AccessCheck(())), service)
-        gateway = GatewayHere(site, models, store)
-        self.gateways.append(gateway)
-        return gateway
-
-    async def close(self) -> None:
-        hurry = asyncio.Event()
-        hurry.set()
-        for each in self.gateways:
-            each.is_gone = False
-            await each.service.background.finish(0, hurry)
-
 
 @pytest.fixture
-async def place(tmp_path: Path) -> AsyncIterator[Takeovers]:
-    async with machines(tmp_path) as room, AsyncExitStack() as stack:
-        made = Takeovers(room)
-        stack.push_async_callback(made.close)
+async def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Takeovers]:
+    quicken(monkeypatch)
+    async with takeovers(tmp_path) as made:
         yield made
 
 
-def _id(reader: Reader) -> str:
-    id_ = reader.events[0]["response"]["id"]
-    assert isinstance(id_, str)
-    return id_
-
-
-def _prompts(folder: Path) -> int:
-    return (folder / "journal").read_text().count('"session/prompt"')
-
-
-async def _agent(place: Takeovers) -> tuple[RunningWorker, Path]:
-    folder = place.room.folder / "agent"
-    return await place.room.worker("w1", fake=fake(folder)), folder
-
-
-def _ask(gateway: GatewayHere, *steps: object, **fields: object) -> Reader:
-    return started(gateway.site, model="fake", input=prompt(*steps), **fields)
-
-
 async def test_j4_a_response_goes_on_at_another_gateway_where_its_own_was_cut(place: Takeovers) -> None:
-    _, folder = await _agent(place)
+    _, folder = await with_agent(place)
     a, b = await place.open("a"), await place.open("b")
-    first = _ask(a, ["say", "One "], ["gate", "on"], ["say", "two."])
+    first = ask(a, ["say", "One "], ["gate", "on"], ["say", "two."])
     await first.until_said("One ")
-    path = f"/v1/responses/{_id(first)}"
+    path = f"/v1/responses/{id_of(first)}"
     a.is_gone = True
     heard = [event for event in first.events if event["type"].endswith("delta")]
     # A client that was at the first gateway resumes after what it has.
@@ -173,7 +63,7 @@ async def test_j4_a_response_goes_on_at_another_gateway_where_its_own_was_cut(pl
         range(number + 1, whole.events[-1]["sequence_number"] + 1)
     )
     # The agent was asked once, and the conversation goes on.
-    assert _prompts(folder) == 1
+    assert prompts_in(folder) == 1
     assert (await b.site.get(path)).response == response
     follow_up = {"model": "fake", "input": prompt(["say", "Next."]), "previous_response_id": response["id"]}
     assert text_of((await soon(b.site.post("/v1/responses", follow_up))).response) == "Next."
@@ -184,44 +74,44 @@ async def test_j4_a_response_goes_on_at_another_gateway_where_its_own_was_cut(pl
 
 
 async def test_j4_a_response_that_nobody_follows_goes_on_too(place: Takeovers) -> None:
-    _, folder = await _agent(place)
+    _, folder = await with_agent(place)
     a, b = await place.open("a"), await place.open("b")
-    first = _ask(a, ["say", "One "], ["gate", "on"], ["say", "two."])
+    first = ask(a, ["say", "One "], ["gate", "on"], ["say", "two."])
     await first.until_said("One ")
     a.is_gone = True
     # Nobody reads it, and the agent is not there yet.
     open_gate(folder, "on")
-    assert (await soon(b.end_of(_id(first)))).end == "completed"
-    found = await soon(_ended(b, _id(first)))
+    assert (await soon(b.end_of(id_of(first)))).end == "completed"
+    found = await soon(until_ended(b, id_of(first)))
     assert (found["status"], text_of(found)) == ("completed", "One two.")
 
 
 async def test_j4_a_response_that_had_ended_when_its_gateway_went_is_complete(place: Takeovers) -> None:
-    worker, folder = await _agent(place)
+    worker, folder = await with_agent(place)
     a, b = await place.open("a"), await place.open("b")
-    first = _ask(a, ["say", "One "], ["gate", "on"], ["say", "two."])
+    first = ask(a, ["say", "One "], ["gate", "on"], ["say", "two."])
     await first.until_said("One ")
     a.is_gone = True
     open_gate(folder, "on")
     # The worker keeps the end until it is stored.
-    assert (await soon(b.end_of(_id(first)))).end == "completed"
+    assert (await soon(b.end_of(id_of(first)))).end == "completed"
     await soon(until(lambda: worker.streams == 0))
 
 
 async def test_j4_a_stream_whose_last_receipt_was_lost_is_dropped_when_another_gateway_sees_the_end(
     place: Takeovers,
 ) -> None:
-    worker, folder = await _agent(place)
+    worker, folder = await with_agent(place)
     a = await place.open("a")
-    first = _ask(a, ["say", "One "], ["gate", "on"], ["say", "two."])
+    first = ask(a, ["say", "One "], ["gate", "on"], ["say", "two."])
     await first.until_said("One ")
     a.loses_receipts = True
     open_gate(folder, "on")
-    assert (await soon(a.end_of(_id(first)))).end == "completed"
+    assert (await soon(a.end_of(id_of(first)))).end == "completed"
     assert worker.streams == 1
     await place.open("b")
     await soon(until(lambda: worker.streams == 0))
-    assert (await a.site.get(f"/v1/responses/{_id(first)}")).response["status"] == "completed"
+    assert (await a.site.get(f"/v1/responses/{id_of(first)}")).response["status"] == "completed"
 
 
 async def test_j4_every_part_comes_once_through_many_gateways(place: Takeovers) -> None:
@@ -232,7 +122,7 @@ async def test_j4_every_part_comes_once_through_many_gateways(place: Takeovers) 
     last = await place.open("g0")
     first = started(last.site, model="told", input="x")
     await first.until(bool)
-    id_ = _id(first)
+    id_ = id_of(first)
     for number in range(1, 4):
         await asyncio.sleep(chance.random())
         last.is_gone = True
@@ -248,29 +138,29 @@ async def test_j4_every_part_comes_once_through_many_gateways(place: Takeovers) 
 
 
 async def test_j4_a_gateway_that_ends_hands_its_responses_over_at_once(place: Takeovers) -> None:
-    _, folder = await _agent(place)
+    _, folder = await with_agent(place)
     a, b = await place.open("a"), await place.open("b")
-    first = _ask(a, ["say", "One "], ["gate", "on"], ["say", "two."])
+    first = ask(a, ["say", "One "], ["gate", "on"], ["say", "two."])
     await first.until_said("One ")
     hurry = asyncio.Event()
     hurry.set()
     await soon(a.service.background.finish(30, hurry))
     await soon(until(lambda: b.service.background.are_running))
     open_gate(folder, "on")
-    assert (await soon(b.end_of(_id(first)))).end == "completed"
-    found = await soon(_ended(b, _id(first)))
+    assert (await soon(b.end_of(id_of(first)))).end == "completed"
+    found = await soon(until_ended(b, id_of(first)))
     assert text_of(found) == "One two."
-    assert _prompts(folder) == 1
+    assert prompts_in(folder) == 1
 
 
 async def test_j4_a_response_that_was_taken_over_is_cancelled_there(place: Takeovers) -> None:
-    worker, _ = await _agent(place)
+    worker, _ = await with_agent(place)
     a, b = await place.open("a"), await place.open("b")
-    first = _ask(a, ["say", "One "], ["hang"])
+    first = ask(a, ["say", "One "], ["hang"])
     await first.until_said("One ")
     a.is_gone = True
     await soon(until(lambda: b.service.background.are_running))
-    path = f"/v1/responses/{_id(first)}"
+    path = f"/v1/responses/{id_of(first)}"
     cancelled = (await soon(b.site.call("POST", f"{path}/cancel", b""))).response
     assert (cancelled["status"], text_of(cancelled)) == ("cancelled", "One ")
     await soon(until(lambda: worker.streams == 0))
@@ -279,64 +169,57 @@ async def test_j4_a_response_that_was_taken_over_is_cancelled_there(place: Takeo
 
 
 async def test_j4_the_turn_in_its_conversation_is_that_of_the_whole_response(place: Takeovers) -> None:
-    _, folder = await _agent(place)
+    _, folder = await with_agent(place)
     a, b = await place.open("a"), await place.open("b")
     made = (await a.site.post("/v1/conversations", {})).json
     steps = (["say", "One "], ["gate", "on"], ["say", "two."])
-    first = _ask(a, *steps, conversation=made["id"])
+    first = ask(a, *steps, conversation=made["id"])
     await first.until_said("One ")
-    await soon(_stored(b, _id(first), "One "))
+    await soon(until_stored(b, id_of(first), "One "))
     a.is_gone = True
     open_gate(folder, "on")
-    await soon(b.end_of(_id(first)))
+    await soon(until_ended(b, id_of(first)))
     path = f"/v1/conversations/{made['id']}/items"
     found = (await b.site.get(path)).json["data"]
     assert sorted(item["role"] for item in found) == ["assistant", "user"]
-    response = await soon(_ended(b, _id(first)))
+    response = await soon(until_ended(b, id_of(first)))
     assert text_of(response) == "One two."
-
-
-async def _stored(gateway: GatewayHere, id_: str, text: str) -> None:
-    """Wait until the journal has a part with this text."""
-    async for entry in gateway.store.follow(id_):
-        if isinstance(entry.event, PartsReported) and TextPart(text) in entry.event.parts:
-            return
 
 
 async def test_j4_a_turn_is_added_to_its_conversation_once_if_the_gateway_goes_before_the_end_is_stored(
     place: Takeovers,
 ) -> None:
-    _, folder = await _agent(place)
+    _, folder = await with_agent(place)
     a, b = await place.open("a"), await place.open("b")
     made = (await a.site.post("/v1/conversations", {})).json
-    first = _ask(a, ["say", "One "], ["gate", "on"], ["say", "two."], conversation=made["id"])
+    first = ask(a, ["say", "One "], ["gate", "on"], ["say", "two."], conversation=made["id"])
     await first.until_said("One ")
     store_append = a.store.append
 
     async def append(journal: str, *arguments: object, **named: object) -> int:
-        if journal == _id(first):
+        if journal == id_of(first):
             a.is_gone = True
             raise JournalStoreError("The gateway is gone.")
         return await store_append(journal, *arguments, **named)  # type: ignore[arg-type]
 
-    await soon(_stored(b, _id(first), "One "))
+    await soon(until_stored(b, id_of(first), "One "))
     a.store.append = append  # type: ignore[method-assign]
     open_gate(folder, "on")
-    await soon(b.end_of(_id(first)))
+    await soon(until_ended(b, id_of(first)))
     found = (await b.site.get(f"/v1/conversations/{made['id']}/items")).json["data"]
     assert sorted(item["role"] for item in found) == ["assistant", "user"]
 
 
 async def test_j4_without_its_worker_the_response_has_failed_and_says_so(place: Takeovers) -> None:
-    worker, _ = await _agent(place)
+    worker, _ = await with_agent(place)
     a, b = await place.open("a"), await place.open("b")
-    first = _ask(a, ["say", "One "], ["hang"])
+    first = ask(a, ["say", "One "], ["hang"])
     await first.until_said("One ")
-    await soon(_stored(b, _id(first), "One "))
+    await soon(until_stored(b, id_of(first), "One "))
     a.is_gone = True
     worker.task.cancel()
     await asyncio.gather(worker.task, return_exceptions=True)
-    reader = Reader(b.site, "GET", f"/v1/responses/{_id(first)}?stream=true")
+    reader = Reader(b.site, "GET", f"/v1/responses/{id_of(first)}?stream=true")
     await soon(reader.task)
     failed = check_events(reader.events)
     assert failed["status"] == "failed"
@@ -348,9 +231,9 @@ async def test_j4_an_orphan_that_no_gateway_takes_is_cancelled(
     place: Takeovers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("dragoman.frontends.worker.serving.ORPHAN_SECONDS", 1.0)
-    worker, _ = await _agent(place)
+    worker, _ = await with_agent(place)
     a = await place.open("a")
-    first = _ask(a, ["say", "One "], ["hang"])
+    first = ask(a, ["say", "One "], ["hang"])
     await first.until_said("One ")
     a.is_gone = True
     await soon(until(lambda: worker.streams == 0))
@@ -358,21 +241,13 @@ async def test_j4_an_orphan_that_no_gateway_takes_is_cancelled(
     await soon(until(lambda: not conversation.is_busy))
     # The next reader says so.
     b = await place.open("b")
-    assert (await soon(_ended(b, _id(first))))["status"] == "failed"
-
-
-async def _ended(gateway: GatewayHere, id_: str) -> Json:
-    while True:
-        found = (await gateway.site.get(f"/v1/responses/{id_}")).response
-        if found["status"] != "in_progress":
-            return found
-        await asyncio.sleep(0.05)
+    assert (await soon(until_ended(b, id_of(first))))["status"] == "failed"
 
 
 async def test_j4_a_stream_with_a_gateway_cannot_be_taken_or_cancelled_by_another(place: Takeovers) -> None:
-    worker, folder = await _agent(place)
+    worker, folder = await with_agent(place)
     a = await place.open("a")
-    first = _ask(a, ["say", "One "], ["gate", "on"], ["say", "two."])
+    first = ask(a, ["say", "One "], ["gate", "on"], ["say", "two."])
     await first.until_said("One ")
     serving = worker.worker.serving
     assert serving is not None
@@ -392,9 +267,9 @@ async def test_j4_a_stream_with_a_gateway_cannot_be_taken_or_cancelled_by_anothe
 async def test_j4_a_gateway_that_was_cut_off_for_a_while_takes_its_own_stream_up_again(
     place: Takeovers,
 ) -> None:
-    worker, folder = await _agent(place)
+    worker, folder = await with_agent(place)
     a = await place.open("a")
-    first = _ask(a, ["say", "One "], ["gate", "on"], ["say", "two."])
+    first = ask(a, ["say", "One "], ["gate", "on"], ["say", "two."])
     await first.until_said("One ")
     serving = worker.worker.serving
     assert serving is not None
@@ -411,13 +286,13 @@ async def test_j4_a_gateway_that_was_cut_off_for_a_while_takes_its_own_stream_up
     open_gate(folder, "on")
     await soon(first.task)
     assert text_of(check_events(first.events)) == "One two."
-    assert _prompts(folder) == 1
+    assert prompts_in(folder) == 1
 
 
 async def test_j4_while_the_journal_cannot_be_written_the_agent_waits_and_nothing_is_lost(
     place: Takeovers,
 ) -> None:
-    worker, _ = await _agent(place)
+    worker, _ = await with_agent(place)
     a = await place.open("a")
     append, fails = a.store.append, True
 
@@ -426,7 +301,7 @@ async def test_j4_while_the_journal_cannot_be_written_the_agent_waits_and_nothin
             raise JournalStoreError("There is no leader.")
         return await append(*arguments, **named)  # type: ignore[arg-type]
 
-    first = _ask(a, ["say", "One "], ["repeat", 400, 4_000], ["say", " Done."])
+    first = ask(a, ["say", "One "], ["repeat", 400, 4_000], ["say", " Done."])
     await first.until_said("One ")
     a.store.append = perhaps  # type: ignore[method-assign]
     serving = worker.worker.serving
@@ -440,13 +315,13 @@ async def test_j4_while_the_journal_cannot_be_written_the_agent_waits_and_nothin
 
 
 async def test_j4_a_cancellation_just_after_the_gateway_is_gone_cancels(place: Takeovers) -> None:
-    worker, _ = await _agent(place)
+    worker, _ = await with_agent(place)
     a, b = await place.open("a"), await place.open("b")
-    first = _ask(a, ["say", "One "], ["hang"])
+    first = ask(a, ["say", "One "], ["hang"])
     await first.until_said("One ")
-    await soon(_stored(b, _id(first), "One "))
+    await soon(until_stored(b, id_of(first), "One "))
     a.is_gone = True
-    answered = await soon(b.site.call("POST", f"/v1/responses/{_id(first)}/cancel", b""))
+    answered = await soon(b.site.call("POST", f"/v1/responses/{id_of(first)}/cancel", b""))
     assert (answered.status, answered.response["status"]) == (200, "cancelled")
     assert text_of(answered.response) == "One "
     await soon(until(lambda: worker.streams == 0))
@@ -456,11 +331,11 @@ async def test_j4_a_cancellation_just_after_the_gateway_is_gone_cancels(place: T
 async def test_j4_an_answer_that_was_read_and_not_stored_is_complete_elsewhere(
     place: Takeovers, ends: str
 ) -> None:
-    worker, folder = await _agent(place)
+    worker, folder = await with_agent(place)
     a, b = await place.open("a"), await place.open("b")
-    first = _ask(a, ["say", "One "], ["gate", "on"], ["say", "two."])
+    first = ask(a, ["say", "One "], ["gate", "on"], ["say", "two."])
     await first.until_said("One ")
-    await soon(_stored(b, _id(first), "One "))
+    await soon(until_stored(b, id_of(first), "One "))
     [run] = a.service.background._running.values()
 
     async def fails(*_arguments: object, **_named: object) -> int:
@@ -470,7 +345,7 @@ async def test_j4_an_answer_that_was_read_and_not_stored_is_complete_elsewhere(
     a.store.append = fails  # type: ignore[method-assign]
     open_gate(folder, "on")
     await soon(until(lambda: run._closed is not None))
-    assert (await a.site.get(f"/v1/responses/{_id(first)}")).response["status"] == "in_progress"
+    assert (await a.site.get(f"/v1/responses/{id_of(first)}")).response["status"] == "in_progress"
     assert worker.streams == 1
     if ends == "it hands over":
         hurry = asyncio.Event()
@@ -485,19 +360,19 @@ async def test_j4_an_answer_that_was_read_and_not_stored_is_complete_elsewhere(
         await soon(until(lambda: b.service.background.are_running))
         a.is_gone = False
         a.store.append = append  # type: ignore[method-assign]
-    assert (await soon(b.end_of(_id(first)))).end == "completed"
-    response = await soon(_ended(b, _id(first)))
+    assert (await soon(b.end_of(id_of(first)))).end == "completed"
+    response = await soon(until_ended(b, id_of(first)))
     assert text_of(response) == "One two."
-    assert _prompts(folder) == 1
+    assert prompts_in(folder) == 1
     await soon(until(lambda: worker.streams == 0))
 
 
 async def test_j4_an_end_that_could_not_be_stored_is_stored_when_that_is_possible_again(
     place: Takeovers,
 ) -> None:
-    _, folder = await _agent(place)
+    _, folder = await with_agent(place)
     a, b = await place.open("a"), await place.open("b")
-    first = _ask(a, ["say", "One "], ["gate", "on"], ["say", "two."])
+    first = ask(a, ["say", "One "], ["gate", "on"], ["say", "two."])
     await first.until_said("One ")
     [run] = a.service.background._running.values()
     append, fails = a.store.append, True
@@ -512,4 +387,4 @@ async def test_j4_an_end_that_could_not_be_stored_is_stored_when_that_is_possibl
     await soon(until(lambda: run._closed is not None))
     fails = False
     # Nobody asks at the gateway that runs it.
-    assert text_of(await soon(_ended(b, _id(first)))) == "One two."
+    assert text_of(await soon(until_ended(b, id_of(first)))) == "One two."

@@ -6,6 +6,7 @@ import asyncio
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+from dragoman.journal.response_events import PartsReported
 from dragoman.lm import CancellationToken, DataPart, GuardedModel, Part, Sink, TextPart, UsagePart
 from dragoman.lm.parts import POSITION
 from http_server.background_kit import Reader, Stepwise, started, text_of
@@ -152,3 +153,21 @@ async def test_j4_the_model_keeps_nothing_that_no_journal_has(tmp_path: Path) ->
         await soon(first.task)
         assert text_of(check_events(first.events)) == "One "
         assert model.kept == model.stored_positions == []
+
+
+async def test_j4_batches_without_shown_parts_do_not_cost_an_append_each(tmp_path: Path) -> None:
+    body = Stepwise()
+    model = Elsewhere(body, {})
+    with ExitStack() as stack:
+        site = _site(stack, tmp_path, model)
+        first = await _begun(site, body, _position("p0"), TextPart("One "), _position("p1"))
+        for number in range(50):
+            body.steps.put_nowait(UsagePart(number, 1))
+            body.steps.put_nowait(_position(f"u{number}"))
+        body.steps.put_nowait(None)
+        await soon(first.task)
+        store = site.service._journals.store
+        assert store is not None
+        events = [each.event for each in await store.read(first.events[0]["response"]["id"])]
+        # The first position, and then every half a second.
+        assert sum(isinstance(each, PartsReported) for each in events) < 10

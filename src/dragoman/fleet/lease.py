@@ -14,6 +14,7 @@ import asyncio
 import logging
 import secrets
 import socket
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
@@ -120,6 +121,8 @@ class NodeLease:
     ) -> None:
         self.node = node
         self.incarnation = secrets.token_hex(8)
+        # When it began, by the monotonic clock.
+        self.began_at = time.monotonic()
         self.fenced = asyncio.Event()
         self.renewal_seconds = 0.0
         self._stream = StoredStream(connection, LEASES)
@@ -175,6 +178,7 @@ class NodeLease:
             await self._live()
             await self._release()
             self.incarnation = secrets.token_hex(8)
+            self.began_at = time.monotonic()
             self._record = LeaseRecord(self.incarnation, self._record.role, self._record.host)
             is_acquired = is_said = False
             while not is_acquired:

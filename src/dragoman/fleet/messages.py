@@ -25,6 +25,7 @@ __all__ = [
     "BATCH_START_FORM",
     "BID_FORM",
     "BID_REQUEST_FORM",
+    "MOST_ORPHANS",
     "PONG_FORM",
     "REQUEST_FORM",
     "STATUS_FORM",
@@ -37,6 +38,7 @@ __all__ = [
     "BidRequest",
     "Cancel",
     "Delivered",
+    "DropOrphan",
     "ErrorMessage",
     "Form",
     "HandOver",
@@ -226,7 +228,7 @@ class Receipt(msgspec.Struct, frozen=True, array_like=True, tag=True):
     # The background response that the stream is for. Its journal has what this receipt names, so the worker keeps the rest
     # until another gateway takes it, if this one ends. "": it is for no such response.
     background_id: str = ""
-    # A gateway that has lost the stream to another one says nothing about it. "": the stream never changes its gateway.
+    # A gateway that has lost the stream to another one says nothing about it.
     gateway: str = ""
 
 
@@ -241,8 +243,15 @@ class Cancel(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """The consumer wants no more of it."""
 
     stream: str
-    # A gateway that has lost the stream to another one cancels nothing.
-    gateway: str = ""
+    # A gateway cancels its own streams only. One that has lost a stream to another gateway cancels nothing.
+    gateway: str
+
+
+class DropOrphan(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """The response of an orphan has ended. A worker that lies about its orphans can harm no other stream with it."""
+
+    stream: str
+    background_id: str
 
 
 class HandOver(msgspec.Struct, frozen=True, array_like=True, tag=True):
@@ -279,7 +288,7 @@ class Ping(msgspec.Struct, frozen=True, array_like=True, tag=True):
     receipts: tuple[Receipt, ...] = ()
 
 
-StreamMessage = Receipt | Resend | Cancel | HandOver | ResumeStream | Delivered | Ping
+StreamMessage = Receipt | Resend | Cancel | DropOrphan | HandOver | ResumeStream | Delivered | Ping
 
 
 class Pong(msgspec.Struct, frozen=True, array_like=True):
@@ -300,6 +309,10 @@ class OfferedModel(msgspec.Struct, frozen=True):
     is_agent: bool = False
     # Its own folder, on the worker.
     folder: str | None = None
+
+
+# So many orphans are named in a status, and looked after: others follow when those are taken.
+MOST_ORPHANS = 64
 
 
 class NodeStatus(msgspec.Struct, frozen=True):

@@ -13,6 +13,7 @@ from typing import Protocol, runtime_checkable
 import msgspec
 
 from dragoman.lm.cancellation import CancellationToken
+from dragoman.lm.errors import LanguageModelError
 from dragoman.lm.json import JsonObject
 from dragoman.lm.messages import Message
 from dragoman.lm.parts import (
@@ -35,6 +36,7 @@ __all__ = [
     "LanguageModel",
     "ModelInfo",
     "Presenting",
+    "ResponseTaken",
     "Resumable",
     "Sink",
     "estimate_tokens",
@@ -125,6 +127,13 @@ class Delivery(Protocol):
         ...
 
 
+class ResponseTaken(LanguageModelError):
+    """Another process has the response, and lives. This one must not end it."""
+
+    def __init__(self, node: str) -> None:
+        super().__init__("unavailable", f"Another gateway has the response's stream from {node}.")
+
+
 @runtime_checkable
 class Resumable(Protocol):
     """A model that runs elsewhere, and whose background responses another process can continue if this one ends.
@@ -149,7 +158,10 @@ class Resumable(Protocol):
         ...
 
     async def resume(self, response_id: str, position: str, sink: Sink, token: CancellationToken) -> None:
-        """Report the rest of a response that another process began: everything after this position."""
+        """Report the rest of a response that another process began: everything after this position.
+
+        Raises `ResponseTaken`.
+        """
         ...
 
 

@@ -7,6 +7,7 @@ One for each process. It pings every worker with which it has streams, and count
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 import secrets
 from collections import Counter
@@ -29,6 +30,7 @@ from dragoman.fleet.messages import (
     BATCHES_FORM,
     BID_FORM,
     BID_REQUEST_FORM,
+    MOST_ORPHANS,
     PONG_FORM,
     REQUEST_FORM,
     STATUS_FORM,
@@ -37,6 +39,7 @@ from dragoman.fleet.messages import (
     BidRequest,
     Cancel,
     Delivered,
+    DropOrphan,
     Form,
     HandOver,
     NodeStatus,
@@ -274,7 +277,7 @@ class Fleet:
             if status is not None and status.role == "worker":
                 self._nodes[status.name] = now, status
                 self._silent.discard(status.name)
-                for response, stream in status.orphans.items():
+                for response, stream in itertools.islice(status.orphans.items(), MOST_ORPHANS):
                     self._look_after(status.name, response, stream)
         # One drops out when it has been silent for a while: answers may be lost.
         silent = [name for name, (heard, _) in self._nodes.items() if now - heard >= _FORGET_SECONDS]
@@ -292,7 +295,7 @@ class Fleet:
             try:
                 if self.on_orphan is not None and await self.on_orphan(response):
                     # Only the last receipt was lost.
-                    await self._say(node, Cancel(stream))
+                    await self._say(node, DropOrphan(stream, response))
             finally:
                 del self._orphans[response]
 
@@ -384,13 +387,13 @@ class Fleet:
             answer = await _asked(connection, node, data)
         except asyncio.CancelledError:
             # The worker may have accepted it, and would keep a place for it until it is confirmed.
-            await self._say(node, Cancel(stream.id))
+            await self._say(node, Cancel(stream.id, self.gateway))
             raise
         finally:
             self._opening[node] -= 1
         if answer is None:
             # It may get the request late, and would keep a place for it until it is confirmed.
-            await self._say(node, Cancel(stream.id))
+            await self._say(node, Cancel(stream.id, self.gateway))
             return None
         stream.background_id = background_id
         return await self._begun(stream, sent_at, answer)
@@ -416,7 +419,9 @@ class Fleet:
         except (NobodyThere, NoAnswer):
             pass
         except asyncio.CancelledError:
-            await self._say(stream.node, Cancel(stream.id, self.gateway))
+            # The worker may have given it to this gateway. If the response is cancelled, its journal says so, and another
+            # gateway lets the worker drop it.
+            await self._say(stream.node, HandOver(stream.id, self.gateway))
             raise
         finally:
             if begun is None:
@@ -451,7 +456,7 @@ class Fleet:
             # Now the worker begins.
             await self._say(node, stream.receipt)
         except asyncio.CancelledError:
-            await self.leave(peer, stream, is_over=False)
+            await self.leave(peer, stream, is_over=False, hands_over=bool(stream.background_id))
             raise
         return peer, stream
 

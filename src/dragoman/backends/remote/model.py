@@ -39,6 +39,7 @@ from dragoman.lm import (
     estimate_tokens,
     until_cancelled,
 )
+from dragoman.lm.model import ResponseTaken
 from dragoman.lm.offering import ModelOffer
 from dragoman.permissions.pipeline import PermissionServices
 from dragoman.store.errors import JournalStoreError
@@ -242,6 +243,9 @@ class RemoteModel:
         end = await self._read(*await self._resumed(reader, position), reader)
         if end.error is not None:
             raise end.error.error()
+        if end.moved_to is not None:
+            # Only the gateway that is gone had the request.
+            raise _not_begun()
 
     async def _read(self, peer: WorkerPeer, stream: RemoteStream, reader: StreamReader) -> StreamEnd:
         """Read a response to its end. The stream of a background response is resumed if its worker is there after all."""
@@ -270,6 +274,7 @@ class RemoteModel:
         loop = asyncio.get_running_loop()
         limit = loop.time() + _OWNER_SECONDS
         at = reader.position
+        is_taken = False
         while loop.time() < limit:
             stream = RemoteStream(
                 at.stream,
@@ -282,6 +287,7 @@ class RemoteModel:
                 resumed = await self._fleet.resume(stream, at.incarnation)
             except (Unwilling, FleetUnavailable) as error:
                 # The worker still counts on the other gateway, or NATS is away.
+                is_taken = isinstance(error, Unwilling)
                 _log.debug("%s is not resumed yet: %s", reader.response, error)
                 resumed = None
             except LanguageModelError as error:
@@ -291,6 +297,8 @@ class RemoteModel:
             await asyncio.sleep(_LOOK_SECONDS)
             if not await self._lives(at.node):
                 break
+        if is_taken:
+            raise ResponseTaken(at.node)
         raise WorkerLost(at.node)
 
     def _note(self, conversation: str | None, node: str) -> None:
@@ -441,6 +449,11 @@ class RemoteModel:
             hint="`dragoman fleet status` shows the workers; `dragoman worker` starts one.",
             public="No machine for this model is there now. Try again later.",
         )
+
+
+def _not_begun() -> LanguageModelError:
+    text = "The conversation of this response runs on another machine, and its gateway ended before it was sent there."
+    return LanguageModelError("unavailable", text, hint="Send the request again.", public=text)
 
 
 def _unreachable(why: str) -> LanguageModelError:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import msgspec
 
 from dragoman.fleet.messages import Batch, Receipt
+from dragoman.fleet.subjects import is_node_name
 from dragoman.fleet.window import ReceivingWindow
 from dragoman.lm import LanguageModelError
 from dragoman.lm.errors import ErrorKind
@@ -32,6 +33,10 @@ class StreamPosition(msgspec.Struct, frozen=True, omit_defaults=True):
     consumed: int = 0
     # The conversation's report, which came in an earlier batch.
     conversation: msgspec.Raw = msgspec.Raw()
+
+    def __post_init__(self) -> None:
+        if self.node and not is_node_name(self.node):
+            raise ValueError(f"{self.node!r} is no name of a node")
 
 
 class TakenBatch(NamedTuple):
@@ -70,7 +75,7 @@ class RemoteStream:
         if self.background_id:
             stored = self.stored
             return Receipt(self.id, stored.number, stored.consumed, self.background_id, self.gateway)
-        return Receipt(self.id, self.window.number, self.window.consumed)
+        return Receipt(self.id, self.window.number, self.window.consumed, gateway=self.gateway)
 
     @property
     def has_failed(self) -> bool:

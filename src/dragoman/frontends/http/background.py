@@ -10,8 +10,8 @@ import asyncio
 import logging
 import time
 from collections import OrderedDict
-from collections.abc import AsyncIterator
-from typing import Protocol
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Protocol, TypeAlias
 
 from dragoman.frontends.http.background_run import BackgroundRun
 from dragoman.frontends.http.errors import ApiError, bad_request, storage_unavailable
@@ -48,6 +48,10 @@ _REPEAT_SECONDS = 2.0
 _LOOK_SECONDS = 0.05
 
 
+# Takes a response as it began, its connection, and as it ended.
+FinishResponse: TypeAlias = Callable[[HistoryEntry, str, Resource], Awaitable[None]]
+
+
 class OtherGateways(Protocol):
     """The other servers that have the same journals."""
 
@@ -64,13 +68,15 @@ class BackgroundResponses:
         journals: Journals,
         histories: Histories,
         continue_response: ContinueResponse,
+        finish: FinishResponse,
         gateways: OtherGateways | None = None,
     ) -> None:
-        """`continue_response` continues one of a server that is gone."""
+        """`continue_response` continues one of a server that is gone. `finish` stores what follows from an end."""
         self._journals = journals
         self._gateways = gateways
         self._histories = histories
         self._continue_response = continue_response
+        self._finish = finish
         self._is_ending = False
         # Responses of other servers that are about to go on here.
         self._continuing: dict[str, asyncio.Task[bool]] = {}
@@ -102,9 +108,7 @@ class BackgroundResponses:
     def stop(self, id_: str) -> bool:
         """Cancel a response for a client of another gateway. Return whether it runs here."""
         run = self._running.get(id_)
-        if run is not None:
-            run.stop("client")
-        return run is not None
+        return run is not None and run.stop("client")
 
     async def current(self, id_: str, connection: str, entry: HistoryEntry) -> JsonObject:
         """A stored response as it is now."""
@@ -119,13 +123,13 @@ class BackgroundResponses:
                 del self._ended[id_]
             else:
                 if run.has_final_end:
-                    await self._histories.update(id_, connection, entry.ended(run.so_far()))
+                    await self._finish(entry, connection, run.stream.resource)
                 return run.so_far()
         events, is_held = await read_or_take_over(self._journals, id_, self._continued)
         opened = next((each for each in events if isinstance(each, ResponseOpened)), ResponseOpened("spec"))
         stream = rebuilt(Resource.begun_as(entry.response), opened, events)
         if not is_held and self._journals.store is not None:
-            await self._histories.update(id_, connection, entry.ended(stream.resource.as_json()))
+            await self._finish(entry, connection, stream.resource)
         return stream.so_far()
 
     async def continue_orphan(self, id_: str) -> bool:
@@ -135,8 +139,9 @@ class BackgroundResponses:
             return False
         try:
             with mapping_store_errors():
-                # Only the gateways that have its journal know whether it has ended.
-                if await store.find(id_) is None:
+                # Only the gateways that have its journal know whether it has ended. A worker may name any journal.
+                info = await store.find(id_)
+                if info is None or info.kind != "response":
                     return False
             events, _ = await read_or_take_over(self._journals, id_, self._continued)
         except ApiError as error:
@@ -169,7 +174,8 @@ class BackgroundResponses:
         if (run := self._running.get(id_)) is not None:
             run.stop("client")
             await run.has_ended.wait()
-            return run.so_far()
+            if run.is_final:
+                return run.so_far()
         response = await self.current(id_, connection, entry)
         if response["status"] != "in_progress":
             return response
@@ -192,8 +198,8 @@ class BackgroundResponses:
                 while not closing.done():
                     with mapping_store_errors():
                         info = await store.find(id_)
-                    if info is not None and info.owner:
-                        # Another gateway may continue it meanwhile, or this one: then that one is asked.
+                    # Another gateway may continue it meanwhile, or this one: then that one is asked.
+                    if not self.stop(id_) and info is not None and info.owner:
                         await self._gateways.cancel(info.owner, id_)
                     await asyncio.wait({closing}, timeout=_REPEAT_SECONDS)
                 await closing
@@ -253,16 +259,14 @@ class BackgroundResponses:
 
     async def delete(self, id_: str, connection: str) -> None:
         """Delete a response and its journal; and its agent's conversation, if no other response is left of that."""
-        await self._histories.find(id_, connection)
-        if (run := self._running.get(id_)) is not None:
-            run.stop("client")
-            await run.has_ended.wait()
+        entry = await self._histories.find(id_, connection)
+        if entry.is_under_way and entry.is_background:
+            # Also if its server is gone: its worker may go on with it.
+            await self.cancel(id_, connection, entry)
         store = self._journals.store
         with mapping_store_errors():
-            if store is not None and not await _is_deleted(store, id_):
-                await self._cancel_elsewhere(id_)
-                if not await _is_deleted(store, id_):
-                    raise _runs_elsewhere()
+            if store is not None and not (await store.delete(id_) or await store.find(id_) is None):
+                raise _runs_elsewhere()
             self._ended.pop(id_, None)
             conversation = await self._histories.delete(id_, connection)
             if store is not None and conversation is not None:
@@ -291,11 +295,6 @@ class BackgroundResponses:
     async def _all_ended(self) -> None:
         while self._running:
             await next(iter(self._running.values())).has_ended.wait()
-
-
-async def _is_deleted(store: JournalStore, id_: str) -> bool:
-    """Delete a journal. False: a process that lives holds it."""
-    return await store.delete(id_) or await store.find(id_) is None
 
 
 async def _delete_conversation(store: JournalStore, id_: str) -> None:

@@ -126,10 +126,17 @@ class BackgroundRun:
         """Whether another server can continue it."""
         return self._stored_position is not None
 
-    def stop(self, reason: StoppedBy) -> None:
+    @property
+    def is_final(self) -> bool:
+        """Whether what clients see here is the end, and no other server has the response."""
+        return not (self.is_lost or self.stopped == "successor")
+
+    def stop(self, reason: StoppedBy) -> bool:
+        """Stop the model. Return whether the response ends here."""
         if self._closed is None:
             self.stopped = self.stopped or reason
             self._answer.cancel()
+        return self.is_final
 
     def hand_over(self) -> None:
         """Stop, for another server to continue from what is stored."""
@@ -151,8 +158,9 @@ class BackgroundRun:
         """Add a part, or note a position. Return whether the position must be stored at once."""
         if isinstance(part, DataPart) and part.mime_type == POSITION:
             self._position = part.data.decode()
-            # The response begins, or begins elsewhere: from now on another server can continue it.
-            return self._window.mark_position() == 0
+            self._window.mark_position()
+            # With the first one, another server can continue the response.
+            return self._added_position is None
         drop(self.stream.take(part))
         self._window.add(part)
         self._wake()
@@ -207,7 +215,7 @@ class BackgroundRun:
             if parts:
                 continue
             if self.has_ended.is_set():
-                if self.is_lost:
+                if not self.is_final:
                     return
                 if self._closed is None:
                     raise unexpected()

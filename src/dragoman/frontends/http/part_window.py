@@ -43,11 +43,9 @@ class PartWindow:
     def _limit(self) -> int:
         return self.total if self._position is None else self._position
 
-    def mark_position(self) -> int:
-        """Everything before this can be stored as one. Return how many parts came since the last position."""
-        count = self.total - (self._position or 0)
+    def mark_position(self) -> None:
+        """Everything before this can be stored as one."""
         self._position = self.total
-        return count
 
     @property
     def has_lost(self) -> bool:

@@ -39,6 +39,7 @@ __all__ = [
     "mapping_store_errors",
     "read_or_take_over",
     "resumed_events",
+    "stored_entries",
     "stored_events",
 ]
 
@@ -150,10 +151,15 @@ async def resumed_events(
 
 async def stored_events(journals: Journals, id_: str) -> list[AnyEvent]:
     """Return the events that are stored now. There may be no end yet."""
+    return [entry.event for entry in await stored_entries(journals, id_)]
+
+
+async def stored_entries(journals: Journals, id_: str) -> list[JournalEntry]:
+    """The same, with their times."""
     if journals.store is None:
         return []
     with mapping_store_errors():
-        return [entry.event for entry in await journals.store.read(id_)]
+        return await journals.store.read(id_)
 
 
 async def _read_or_take_over(
@@ -171,7 +177,13 @@ async def _read_or_take_over(
             case "gone":
                 return [*events, _ended_early()], False
             case "ours":
-                if await continues(id_):
+                try:
+                    is_continued = await continues(id_)
+                except ApiError:
+                    # Nothing of it runs here, so another server may have it.
+                    await store.release(id_)
+                    raise
+                if is_continued:
                     return events, True
                 # Another process may be quicker. Then its end is read.
                 with suppress(JournalConflict):

@@ -20,17 +20,24 @@ from dragoman.frontends.http.background import BackgroundResponses, OtherGateway
 from dragoman.frontends.http.background_run import BackgroundRun
 from dragoman.frontends.http.client import HttpClient
 from dragoman.frontends.http.create_request import CompactBody, CreateRequest
-from dragoman.frontends.http.errors import ApiError, bad_request, of_model, unexpected, unknown_model
+from dragoman.frontends.http.errors import (
+    ApiError,
+    bad_request,
+    of_model,
+    storage_unavailable,
+    unexpected,
+    unknown_model,
+)
 from dragoman.frontends.http.files import Files, FilesOfResponse
-from dragoman.frontends.http.histories import Histories, SocketHistory
+from dragoman.frontends.http.histories import Histories, HistoryEntry, SocketHistory
 from dragoman.frontends.http.ignored import with_ignored
 from dragoman.frontends.http.item_lists import ItemLists
 from dragoman.frontends.http.metrics import Metrics
 from dragoman.frontends.http.preparing import Prepared, RequestPreparation
 from dragoman.frontends.http.reading import RequestReader
 from dragoman.frontends.http.references import ItemReferences
-from dragoman.frontends.http.resource import new_id
-from dragoman.frontends.http.response_journals import stored_events
+from dragoman.frontends.http.resource import Resource, new_id
+from dragoman.frontends.http.response_journals import stored_entries
 from dragoman.frontends.http.saving import ResponseSaver
 from dragoman.frontends.http.schema_checks import SchemaChecks
 from dragoman.frontends.http.stream_rebuild import drop, server_ended
@@ -49,13 +56,16 @@ from dragoman.lm import (
     UsagePart,
 )
 from dragoman.lm.json import encode_text
-from dragoman.lm.model import Resumable
+from dragoman.lm.model import ResponseTaken, Resumable
 from dragoman.models import ModelSource
 from dragoman.store import ResponseStore
 
 __all__ = ["HttpService"]
 
 _log = logging.getLogger(__name__)
+
+# Workers keep a response without a gateway for two minutes after they have noticed that.
+_ORPHAN_SECONDS = 180.0
 
 
 class HttpService:
@@ -82,7 +92,9 @@ class HttpService:
         self.histories = Histories(store if serve.store else None)
         self.files = Files(store if serve.store else None)
         self._journals = journals
-        self.background = BackgroundResponses(journals, self.histories, self._continue_response, gateways)
+        self.background = BackgroundResponses(
+            journals, self.histories, self._continue_response, self._finish, gateways
+        )
         self.conversations = ItemLists(
             journals, self.histories, max_bytes=serve.max_body_bytes, is_on=serve.store
         )
@@ -305,7 +317,9 @@ class HttpService:
 
     async def _continue_response(self, response_id: str) -> bool:
         """Continue the background response of a server that is gone. This one owns its journal. False: it cannot be."""
-        events = await stored_events(self._journals, response_id)
+        entries = await stored_entries(self._journals, response_id)
+        events = [each.event for each in entries]
+        used_at = max((each.at for each in entries), default=0.0)
         started = next((each for each in events if isinstance(each, JournalStarted)), None)
         opened = next((each for each in events if isinstance(each, ResponseOpened)), None)
         reported = [each for each in events if isinstance(each, PartsReported)]
@@ -317,6 +331,9 @@ class HttpService:
             model = self.models.get(started.model)
         except LanguageModelError as error:
             _log.warning("%s cannot be continued here: %s", response_id, error.message)
+            if time.time() - used_at < _ORPHAN_SECONDS:
+                # This server may not know its workers yet, or another one does.
+                raise storage_unavailable() from error
             return False
         if entry is None or not isinstance(model, Resumable):
             return False
@@ -363,13 +380,15 @@ class HttpService:
                 is_cut=run.is_adopted and (error is not None or run.stopped is not None),
             )
             resource = run.end(closed)
-            if not run.is_lost:
-                await self._saver.add_to_conversation(run.entry, run.connection, resource)
             await run.close(closed)
             if run.has_final_end:
-                entry = run.entry.ended(resource.as_json())
-                await self.histories.update(run.id, run.connection, entry)
+                await self._finish(run.entry, run.connection, resource)
             answer.outcome = resource.status
+
+    async def _finish(self, entry: HistoryEntry, connection: str, resource: Resource) -> None:
+        """Store what follows from the end in a response's journal. It may be done twice, and counts once."""
+        await self._saver.add_to_conversation(entry, connection, resource)
+        await self.histories.update(resource.id, connection, entry.ended(resource.as_json()))
 
     async def _take_parts(self, run: BackgroundRun, answer: ResponseRun) -> ApiError | None:
         """Take all parts of the model. Return its error, if it has failed."""
@@ -379,7 +398,10 @@ class HttpService:
                 is_assigned = is_assigned or await self._assign(run, answer)
                 await run.take(part)
         except ApiError as error:
-            return error
+            if not isinstance(error.__cause__, ResponseTaken):
+                return error
+            _log.warning("%s is left to the gateway that has it: %s", run.id, error.message)
+            run.hand_over()
         except Exception:
             _log.exception("the background response %s failed", run.id)
             return unexpected()

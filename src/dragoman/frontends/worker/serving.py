@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import random
 import socket
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
@@ -23,6 +24,7 @@ from dragoman.fleet.messages import (
     ACCEPTED_FORM,
     BID_FORM,
     BID_REQUEST_FORM,
+    MOST_ORPHANS,
     PONG_FORM,
     REQUEST_FORM,
     STATUS_FORM,
@@ -31,6 +33,7 @@ from dragoman.fleet.messages import (
     Bid,
     Cancel,
     Delivered,
+    DropOrphan,
     ErrorMessage,
     HandOver,
     NodeStatus,
@@ -69,8 +72,6 @@ _log = logging.getLogger(__name__)
 LISTENER_SECONDS = 16.0
 # A background response waits for another gateway, or for its own to be started again. A gateway's lease ends after 20 seconds.
 ORPHAN_SECONDS = 120.0
-# Of them, so many are named in a status: others follow when those are taken.
-_MOST_ORPHANS = 64
 # Until a gateway confirms its request. It does so at once, and again with its next ping.
 _CONFIRM_SECONDS = 10.0
 # Cancellations that are remembered for requests which may still come.
@@ -296,6 +297,8 @@ class ServingWorker:
                     await self._sender.resend(stream, after)
             case Cancel() as cancel:
                 self._on_cancel(cancel)
+            case DropOrphan() as drop:
+                self._on_drop(drop)
             case HandOver() as message:
                 self._on_hand_over(message)
             case ResumeStream() as resume:
@@ -311,20 +314,23 @@ class ServingWorker:
         if stream is None:
             # It may have overtaken its request, which is larger and comes to another subject.
             self._cancelled.append(cancel.stream)
-        elif cancel.gateway not in ("", stream.gateway):
+        elif cancel.gateway != stream.gateway:
             _log.info("%s cancels a stream that %s has by now", cancel.gateway, stream.gateway)
         else:
+            stream.give_up()
+
+    def _on_drop(self, message: DropOrphan) -> None:
+        stream = self._streams.get(message.stream)
+        is_orphan = stream is not None and stream.orphaned_at is not None
+        if stream is not None and is_orphan and stream.background_id == message.background_id:
             stream.give_up()
 
     def _on_hand_over(self, message: HandOver) -> None:
         stream = self._streams.get(message.stream)
         if stream is None or stream.gateway != message.gateway:
             return
-        if stream.background_id:
-            _log.info("%s hands %s over", stream.gateway, stream.background_id)
-            stream.orphaned_at = self._clock()
-        else:
-            stream.give_up()
+        _log.info("%s hands over stream %s of %s", stream.gateway, stream.id, stream.background_id)
+        self._give_up_or_keep(stream)
 
     async def _on_resume(self, received: Received, resume: ResumeStream) -> None:
         """A gateway takes a stream whose gateway is gone. One that lives loses no stream, whatever a late message says."""
@@ -348,7 +354,7 @@ class ServingWorker:
             resume.gateway,
             resume.after,
         )
-        stream.move_to(resume.gateway)
+        stream.move_to(resume.gateway, self._clock())
         self._heard[resume.gateway] = self._clock()
         await self._answer(received, ACCEPTED_FORM.encode(accepted))
         await self._sender.resend(stream, resume.after)
@@ -363,9 +369,9 @@ class ServingWorker:
             if stream.id in listed:
                 stream.orphaned_at = None
                 sent[stream.id] = stream.window.number
-            elif stream.is_known and stream.orphaned_at is None:
+            elif stream.is_known or self._clock() - stream.moved_at >= _CONFIRM_SECONDS:
                 # Its confirmation came the same way as this ping, so the gateway knew it: it has given it up since.
-                stream.give_up()
+                self._give_up_or_keep(stream)
         return Pong(self._lease.incarnation, self._lease.seconds_left(), sent)
 
     def _note(self, receipt: Receipt) -> None:
@@ -463,10 +469,7 @@ class ServingWorker:
         del self._heard[gateway]
         streams = [each for each in self._streams.values() if each.gateway == gateway]
         for stream in streams:
-            if not stream.background_id:
-                stream.give_up()
-            elif stream.orphaned_at is None:
-                stream.orphaned_at = self._clock()
+            self._give_up_or_keep(stream)
         if streams:
             kept = sum(bool(each.background_id) for each in streams)
             _log.warning(
@@ -475,6 +478,13 @@ class ServingWorker:
                 len(streams) - kept,
                 kept,
             )
+
+    def _give_up_or_keep(self, stream: WorkerStream) -> None:
+        """Its gateway has it no longer. That of a background response waits: only its journal says whether it has ended."""
+        if not stream.background_id:
+            stream.give_up()
+        elif stream.orphaned_at is None:
+            stream.orphaned_at = self._clock()
 
     @property
     def _orphans(self) -> list[WorkerStream]:
@@ -525,7 +535,7 @@ class ServingWorker:
         )
 
     def status(self) -> NodeStatus:
-        models = self._models
+        models, orphans = self._models, self._orphans
         described = []
         for id_ in self._offered:
             offering, folder = models.offering(id_), models.folder(id_)
@@ -556,5 +566,6 @@ class ServingWorker:
             self._lease.renewal_seconds,
             socket.gethostname(),
             os.getpid(),
-            {each.background_id: each.id for each in self._orphans[:_MOST_ORPHANS]},
+            # Others than last time: some may never be taken.
+            {each.background_id: each.id for each in random.sample(orphans, min(len(orphans), MOST_ORPHANS))},
         )

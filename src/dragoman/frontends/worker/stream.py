@@ -8,6 +8,7 @@ at its gateway.
 from __future__ import annotations
 
 import asyncio
+import math
 from collections import deque
 from collections.abc import Callable, Sequence
 
@@ -50,6 +51,8 @@ class WorkerStream:
         # The gateway has confirmed its request. `is_known`: the gateway that has the stream now knows that it has it.
         self.confirmed = asyncio.Event()
         self.is_known = False
+        # When it went to its gateway, if another one had it before.
+        self.moved_at = math.inf
         # Whether the model still works on it.
         self.is_under_way = True
         self._wake = wake
@@ -94,9 +97,10 @@ class WorkerStream:
         if self._has_ended and self.window.is_consumed:
             self._done.set()
 
-    def move_to(self, gateway: str) -> None:
+    def move_to(self, gateway: str, now: float) -> None:
         """Another gateway has it from now on."""
         self.gateway = gateway
+        self.moved_at = now
         self.is_known = False
         self.orphaned_at = None
 

@@ -226,8 +226,9 @@ class JetStreamJournals:
                     return
         raise _never_settled(journal)
 
-    def is_leased(self, since: float) -> bool:  # noqa: ARG002 - the lease is the node's, and renewed by itself
-        return self._lease.seconds_left() > 0
+    def is_leased(self, since: float) -> bool:
+        """The lease is the node's, and renewed by itself. What a former incarnation owned, this one does not own."""
+        return self._lease.seconds_left() > 0 and since >= self._lease.began_at
 
     async def renew(self) -> frozenset[str]:
         return self._known.owned()
