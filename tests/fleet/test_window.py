@@ -154,3 +154,16 @@ def test_every_part_arrives_once_and_in_order_over_a_channel_that_loses_messages
             step(name)
     assert arrived == parts
     assert sender.is_consumed
+
+
+def test_a_sender_knows_whether_it_has_everything_after_a_batch() -> None:
+    sender = SendingWindow()
+    # Nothing was sent, so nothing is missing. What was not sent is not there.
+    assert (sender.has_all_after(0), sender.has_all_after(1)) == (True, False)
+    for data in (b"a", b"b", b"c"):
+        sender.add(data)
+    assert [sender.has_all_after(number) for number in range(5)] == [True, True, True, True, False]
+    sender.note_receipt(2, 2)
+    assert [sender.has_all_after(number) for number in range(5)] == [False, False, True, True, False]
+    sender.note_receipt(3, 3)
+    assert [sender.has_all_after(number) for number in range(5)] == [False, False, False, True, False]

@@ -156,6 +156,13 @@ class FleetRun:
         happened.failures = [
             turn.failure for talk in self.talks for turn in talk.turns if turn.failure and turn.ended > began
         ]
+        if fault.role == "gateway":
+            self.broken += [
+                f"{fault}: a background response did not outlive its gateway: {turn.failure}"
+                for talk in self.talks
+                for turn in talk.turns
+                if turn.is_cut and turn.ended > began
+            ]
         self.broken += [
             f"{fault}: a turn failed that had to go on: {failure}"
             for failure in dict.fromkeys(happened.failures)

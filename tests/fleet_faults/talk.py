@@ -41,6 +41,8 @@ class Turn:
     ended: float = 0.0
     # Why it has no whole answer; "" if it has.
     failure: str = ""
+    # Whether a background response failed that had said something: it must outlive its gateway.
+    is_cut: bool = False
 
 
 @dataclass
@@ -153,6 +155,7 @@ class Talk:
             chat.errors.append(turn.failure)
         if turn.failure:
             chat.lost.add(turn.number)
+            turn.is_cut = self.is_background and WORD.search(answer.text) is not None
 
 
 def _script(chat: str, turn: int, acts: list[Act]) -> str:

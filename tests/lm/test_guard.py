@@ -38,6 +38,7 @@ from dragoman.lm import (
     user,
 )
 from dragoman.lm.guard import EMPTY_ANSWER
+from dragoman.lm.model import ResponseTaken
 from dragoman.lm.parts import CACHE_CONTROL, CONVERSATION, STATEFUL_MARKER, UNKNOWN_PART, USAGE
 from dragoman.lm.presentation import Reasoning, ReasoningFallback
 from lm.providers import Provider, ask, plays, respond, within_deadline
@@ -957,3 +958,54 @@ def test_what_was_delivered_reaches_a_model_that_wants_to_know() -> None:
     # Any other ignores it.
     GuardedModel(Provider(nothing)).delivered("c", whole=False)
     assert heard == [("c", True)]
+
+
+async def test_a_response_is_continued_by_a_model_that_can_and_refused_by_another() -> None:
+    called: list[object] = []
+
+    class Elsewhere(Provider):
+        def keep(self, response_id: str) -> None:
+            called.append(("keep", response_id))
+
+        def stored(self, response_id: str, position: str) -> None:
+            called.append(("stored", response_id, position))
+
+        def release(self, response_id: str) -> None:
+            called.append(("release", response_id))
+
+        def hand_over(self, response_id: str) -> None:
+            called.append(("hand over", response_id))
+
+        async def resume(self, response_id: str, position: str, sink: Sink, token: CancellationToken) -> None:
+            called.append(("resume", response_id, position, token.cancelled()))
+            sink.report(TextPart("the rest"))
+
+    async def nothing(*_: object) -> None: ...
+
+    class Heard:
+        def report(self, part: Part) -> None:
+            called.append(part)
+
+        async def drain(self) -> None: ...
+
+    token = CancellationSource().token
+    for model in (GuardedModel(Elsewhere(nothing)), GuardedModel(Provider(nothing))):
+        model.keep("r")
+        model.stored("r", "p")
+        model.hand_over("r")
+        model.release("r")
+    await GuardedModel(Elsewhere(nothing)).resume("r", "p", Heard(), token)
+    assert called == [
+        ("keep", "r"),
+        ("stored", "r", "p"),
+        ("hand over", "r"),
+        ("release", "r"),
+        ("resume", "r", "p", False),
+        TextPart("the rest"),
+    ]
+    with pytest.raises(LanguageModelError, match="cannot continue a response"):
+        await GuardedModel(Provider(nothing)).resume("r", "p", Heard(), token)
+
+
+def test_a_response_that_another_process_has_names_the_machine() -> None:
+    assert "w1" in ResponseTaken("w1").message

@@ -244,7 +244,7 @@ class Cancel(msgspec.Struct, frozen=True, array_like=True, tag=True):
 
     stream: str
     # A gateway cancels its own streams only. One that has lost a stream to another gateway cancels nothing.
-    gateway: str
+    gateway: str = ""
 
 
 class DropOrphan(msgspec.Struct, frozen=True, array_like=True, tag=True):
