@@ -97,7 +97,7 @@ class HttpEditor(Editor):
         except asyncio.CancelledError:
             answer.reply = answer.reply or RpcResponse(0, b"{}")
             raise
-        except AssertionError as error:
+        except (AssertionError, KeyError) as error:
             self.broken.append(f"{place.response}: {error}")
             answer.reply = ConnectionClosed(str(error))
         finally:

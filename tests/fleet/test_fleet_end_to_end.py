@@ -293,3 +293,18 @@ async def test_an_operator_reads_all_decisions_of_the_fleet_with_a_gateways_cred
     refused = await fleet.process(*fleet.named("w1"), "approvals", "history")
     assert await refused.end() != 0
     assert "credentials of a gateway" in refused.said
+
+
+async def test_nodes_that_end_while_nats_is_away_end_well(fleet: FleetProcesses) -> None:
+    worker = await fleet.worker("w1")
+    gateway = await fleet.gateway("g1")
+    assert (await gateway.do(["say", "Hi."])).text == "Hi."
+    assert fleet.up is not None
+    fleet.up.signal(signal.SIGTERM)
+    assert await fleet.up.end() == 0
+    for node in (worker, gateway.node):
+        # What it has to say waits for a connection.
+        await node.until_said("Connection refused")
+        node.signal(signal.SIGTERM)
+        assert await node.end() == 0, node.said
+        assert "should not have happened" not in node.said

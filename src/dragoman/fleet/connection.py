@@ -447,8 +447,11 @@ def _is_sent_by_jetstream(message: Msg) -> bool:
 
 
 async def _close(client: Client) -> None:
-    """A connection whose handshake of TLS has failed is never reported as closed. One that is down cannot be written to."""
-    with contextlib.suppress(TimeoutError, OSError):
+    """A connection whose handshake of TLS has failed is never reported as closed. One that is down cannot be written to:
+
+    uvloop says so with a `RuntimeError`.
+    """
+    with contextlib.suppress(TimeoutError, OSError, RuntimeError):
         async with asyncio.timeout(_CLOSE_SECONDS):
             await client.close()
 

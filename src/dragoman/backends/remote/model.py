@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from dragoman.backends.remote.fleet import Fleet, Unwilling, WorkerLost, WorkerPeer
 from dragoman.backends.remote.kept_streams import KeptStreams
 from dragoman.backends.remote.reading import StreamReader
-from dragoman.backends.remote.stream import RemoteStream, StreamPosition
+from dragoman.backends.remote.stream import RemoteStream, StreamPosition, machine_error
 from dragoman.fleet.connection import FleetUnavailable, NoAnswer
 from dragoman.fleet.hints import hints_of
 from dragoman.fleet.lease import LEASE_SECONDS, find_lease
@@ -57,6 +57,9 @@ _LOOK_SECONDS = 0.5
 _MOST_HINTS = 8
 # Conversations whose worker is remembered, for what front ends say about their delivery.
 _MOST_REMEMBERED = 1_024
+
+# Why a worker does not have the stream of a background response.
+_DROPPED = "has this response no longer: no gateway took it within two minutes, or the machine gave it up."
 
 # Until a worker has described the model.
 _UNKNOWN_TOKENS = 200_000
@@ -290,8 +293,10 @@ class RemoteModel:
                 is_taken = isinstance(error, Unwilling)
                 _log.debug("%s is not resumed yet: %s", reader.response, error)
                 resumed = None
+            except WorkerLost:
+                raise
             except LanguageModelError as error:
-                raise WorkerLost(at.node) from error
+                raise machine_error("unavailable", at.node, _DROPPED, "Send the request again.") from error
             if resumed is not None:
                 return resumed
             await asyncio.sleep(_LOOK_SECONDS)

@@ -305,8 +305,8 @@ def _followed(events: AsyncIterator[JsonObject], request: Request, headers: dict
                 async for event in events:
                     await put(framed(event))
             except ApiError as error:
-                # The events are no longer available.
-                await put(_data(error.body))
+                # The events are not available, or not now.
+                await put(framed({"type": "error", **error.body}))
                 return
             await put(DONE)
 

@@ -230,7 +230,7 @@ class BackgroundResponses:
             # Where the store failed, the journal of a response that has ended may have no end.
             is_whole = entry.is_under_way or any(isinstance(each, ResponseClosed) for each in events)
             opened = next((each for each in events if isinstance(each, ResponseOpened) and is_whole), None)
-            recorded = self._followed(id_)
+            recorded = self._rest(id_, 0)
         if opened is None:
             raise events_not_stored()
         stream = new_stream(Resource.begun_as(entry.response), opened)
@@ -251,11 +251,26 @@ class BackgroundResponses:
             count += 1
             yield each
         if run.is_lost:
+            async for each in self._rest(run.id, count):
+                yield each
+
+    async def _rest(self, id_: str, count: int) -> AsyncIterator[PartOrEnd]:
+        """Yield what the journal has after so many parts, and the end. While the store cannot be used, it waits for a while."""
+        limit = time.monotonic() + _ELSEWHERE_SECONDS
+        while True:
             number = 0
-            async for each in self._followed(run.id):
-                number += 1
-                if number > count or isinstance(each, ResponseClosed):
-                    yield each
+            try:
+                async for each in self._followed(id_):
+                    number += 1
+                    if number > count or isinstance(each, ResponseClosed):
+                        count = max(count, number)
+                        yield each
+            except ApiError as error:
+                if error.code != storage_unavailable().code or time.monotonic() >= limit:
+                    raise
+            else:
+                return
+            await asyncio.sleep(_REPEAT_SECONDS)
 
     async def delete(self, id_: str, connection: str) -> None:
         """Delete a response and its journal; and its agent's conversation, if no other response is left of that."""
