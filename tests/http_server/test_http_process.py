@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+import urllib.request
 from collections.abc import AsyncIterator, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -270,3 +271,59 @@ async def test_d6_a_rule_that_is_written_while_the_server_runs_counts(tmp_path: 
     assert "<p: the-reject_once>" in refused
     assert "Not today." in refused
     assert served.stop() == 0
+
+
+async def test_an_answer_that_is_not_finished_when_the_server_ends_says_so_and_is_stored(
+    tmp_path: Path,
+) -> None:
+    arguments = _arguments(tmp_path, "--port", "0")
+    config = tmp_path / "dragoman.toml"
+    config.write_text(_CONFIG.replace("drain_seconds = 20", "drain_seconds = 1"))
+    served = Running(tmp_path, arguments)
+    streamed = await served.request("wait")
+    await streamed.head()
+    chunks = streamed.chunks()
+    events: list[dict[str, Any]] = []
+    while "response.output_text.delta" not in [each["type"] for each in events]:
+        events += _events_in(await anext(chunks))
+    whole = await served.request("wait", stream=False)
+    chat = json.dumps({"model": "tape", "messages": [{"role": "user", "content": "wait"}]}).encode()
+    head = f"POST /v1/chat/completions HTTP/1.1\r\nHost: 127.0.0.1:{served.port}\r\nContent-Type: application/json\r\n"
+    chatting = await served.send(f"{head}Content-Length: {len(chat)}\r\n\r\n".encode() + chat)
+    # All three are under way.
+    await asyncio.to_thread(_until_under_way, served.port, 3)
+    served.process.send_signal(signal.SIGTERM)
+    async for chunk in chunks:
+        events += _events_in(chunk)
+    failed = events[-1]["response"]
+    assert (failed["status"], failed["error"]["code"]) == ("failed", "server_ended")
+    assert "`drain_seconds`" in failed["error"]["message"]
+    for wire, status in ((whole, b"200"), (chatting, b"503")):
+        answered = await soon(wire.reader.read())
+        assert answered.split()[1] == status
+        assert b"server_ended" in answered
+        assert b"Waiting. " in answered
+    for wire in (streamed, whole, chatting):
+        await wire.close()
+    assert served.end() == 0
+    # What it has said is stored.
+    served = Running(tmp_path, arguments)
+    assert await asyncio.to_thread(_fetched, served.port, failed["id"]) == failed
+    assert served.stop() == 0
+
+
+def _events_in(chunk: bytes) -> list[dict[str, Any]]:
+    lines = chunk.decode().splitlines()
+    return [json.loads(line.removeprefix("data: ")) for line in lines if line.startswith("data: {")]
+
+
+def _fetched(port: int, id_: str) -> object:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/v1/responses/{id_}") as answered:
+        return json.load(answered)
+
+
+def _until_under_way(port: int, count: int) -> None:
+    while True:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as answered:
+            if f"dragoman_responses_under_way {count}" in answered.read().decode():
+                return

@@ -15,7 +15,7 @@ from typing import Self
 
 import msgspec
 
-from dragoman.frontends.http.errors import of_model, unexpected
+from dragoman.frontends.http.errors import ApiError, of_model, unexpected
 from dragoman.frontends.http.ignored import names_of
 from dragoman.lm import (
     CancellationSource,
@@ -99,6 +99,8 @@ class ResponseRun:
         self.was_cancelled = False
         # Whether the model has reported anything that the client sees: then the status is 200.
         self._begun = False
+        # Why the server ends it before the model has.
+        self._ended_with: ApiError | None = None
         # Whether the buffer has no limit, because the client gets everything at once.
         self._is_held = False
 
@@ -125,6 +127,15 @@ class ResponseRun:
         """Cancel the model's work, because the client has disconnected."""
         self.was_cancelled = self._task is None or not self._task.done() or bool(self._parts)
         self._source.cancel()
+
+    def end_with(self, error: ApiError) -> None:
+        """Fail with this error, after the parts that are there."""
+        self._ended_with = error
+        self._news.set()
+
+    @property
+    def _is_over(self) -> bool:
+        return self._ended_with is not None or (self._task is not None and self._task.done())
 
     def delivered(self, *, whole: bool) -> None:
         """Tell the model whether the whole response has reached the client."""
@@ -182,7 +193,7 @@ class ResponseRun:
         if self._task is None:
             raise AssertionError("enter it first")
         deadline = None if seconds is None else asyncio.get_running_loop().time() + seconds
-        while not self._begun and not self._task.done():
+        while not self._begun and not self._is_over:
             self._news.clear()
             try:
                 async with asyncio.timeout_at(deadline):
@@ -197,7 +208,7 @@ class ResponseRun:
 
         Without it, the rest of the answer is of no use to the client.
         """
-        if self._has_demands and self._task is not None and self._task.done():
+        if self._has_demands and self._is_over:
             self._raise()
 
     async def held(self, limit: Callable[[], float | None]) -> bool:
@@ -212,7 +223,7 @@ class ResponseRun:
         self._is_held = True
         self._room.set()
         try:
-            while not self._task.done():
+            while not self._is_over:
                 at = limit()
                 if at is not None and at <= loop.time():
                     return False
@@ -244,7 +255,7 @@ class ResponseRun:
                 for part in await self._linked(self._parts.popleft()):
                     yield part
             self._room.set()
-            if self._task.done():
+            if self._is_over:
                 if self._parts:
                     continue
                 self._raise()
@@ -258,6 +269,8 @@ class ResponseRun:
         return await self._link_files(part)
 
     def _raise(self) -> None:
+        if self._ended_with is not None:
+            raise self._ended_with
         error = self._task.exception() if self._task is not None and not self._task.cancelled() else None
         if isinstance(error, LanguageModelError):
             raise of_model(error, sees_paths=self._sees_paths) from error

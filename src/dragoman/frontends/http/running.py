@@ -29,6 +29,8 @@ from dragoman.frontends.http.service import HttpService
 __all__ = ["PortTaken", "bound", "serve"]
 
 _BACKLOG = 1_024
+# After the drain, answers get so long to say that they end.
+_LAST_SECONDS = 5.0
 
 
 class PortTaken(Exception):
@@ -77,7 +79,7 @@ async def serve(
             http=cast("type[asyncio.Protocol]", protocol),
             ws="websockets-sansio",
             ws_max_size=settings.max_body_bytes,
-            timeout_graceful_shutdown=max(1, round(settings.drain_seconds)),
+            timeout_graceful_shutdown=max(1, round(settings.drain_seconds + _LAST_SECONDS)),
         ),
         on_drain,
         service,
@@ -110,6 +112,7 @@ class _Server(uvicorn.Server):
         super().__init__(config)
         self._console = console
         self._on_drain = on_drain
+        self._service = service
         self._background = service.background
         self._schema_checks = service.schema_checks
         self._hurry = asyncio.Event()
@@ -133,7 +136,10 @@ class _Server(uvicorn.Server):
         elif len(self.server_state.tasks) > streams or self._background.are_running:
             self._on_drain()
         self.should_exit = True
-        self._signalled_at = self._signalled_at or time.monotonic()
+        if self._signalled_at is None:
+            self._signalled_at = time.monotonic()
+            loop = asyncio.get_running_loop()
+            loop.call_later(self._service.serve.drain_seconds, self._service.end_answers)
 
     async def finish_background(self, seconds: float) -> None:
         """Let background responses end, up to so many seconds after the signal."""

@@ -109,6 +109,8 @@ class HttpService:
         self._tasks: set[asyncio.Task[None]] = set()
         self.metrics = Metrics(lambda: (model.id for model in models.infos()))
         self._under_way = 0
+        # The answers that do not run in the background.
+        self._with_clients: set[ResponseRun] = set()
 
     def model(self, model_id: str, client: HttpClient) -> LanguageModel:
         """Find a model. One that the client's key does not allow is unknown to the client."""
@@ -177,8 +179,26 @@ class HttpService:
         )
         if keeps:
             answer.keep(prepared.response_id)
-        async with self._counted(answer, prepared.model.info.id, prepared.response_id):
-            yield answer
+        self._with_clients.add(answer)
+        try:
+            async with self._counted(answer, prepared.model.info.id, prepared.response_id):
+                yield answer
+        finally:
+            self._with_clients.discard(answer)
+
+    def end_answers(self) -> None:
+        """End the answers that clients wait for: the server stops. Those in the background have their own end."""
+        for answer in self._with_clients:
+            answer.end_with(
+                ApiError(
+                    503,
+                    "server_error",
+                    f"The server is being stopped, and the answer was not finished after {self.serve.drain_seconds:g} "
+                    "seconds (`drain_seconds` in [serve]). Send the request again in a moment.",
+                    code="server_ended",
+                    retry_after=1,
+                )
+            )
 
     def _answer(
         self,
@@ -303,6 +323,7 @@ class HttpService:
         opened = self._saver.opened(prepared, resource)
         run = BackgroundRun(entry, opened, self._journals, prepared.create.model, connection, answer)
         self.background.add(run)
+        self._with_clients.discard(answer)
         stack.callback(self.background.ended, run)
         await run.open()
         await self._assign(run, answer)
