@@ -73,20 +73,17 @@ class StreamReader:
             if batch.number == 1 and batch.end in (None, StreamEnd()) and self._request is not None:
                 self._mirror.settle(self._request)
             self._mirror.take(node, batch.pending)
-        report = self.position.conversation
         for part in batch.parts:
             if type(part) is DataPart and part.mime_type == CONVERSATION:
-                report = msgspec.Raw(part.data)
+                self.position = replace(self.position, conversation=msgspec.Raw(part.data))
             self._sink.report(part)
-        self.position = replace(
-            self.position,
-            number=batch.number,
-            consumed=self.position.consumed + size,
-            conversation=report,
-        )
-        self._report_position()
+        if self.response:
+            consumed = self.position.consumed + size
+            self.position = replace(self.position, number=batch.number, consumed=consumed)
+            self._report_position()
 
     def _report_position(self) -> None:
+        """Only background responses are continued elsewhere, and only their positions are needed."""
         if self.response:
             self._sink.report(DataPart(POSITION, msgspec.json.encode(self.position)))
 
