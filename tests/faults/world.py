@@ -192,12 +192,12 @@ class World:
         if not is_alive(pid):
             return False
         os.kill(pid, signal.SIGUSR1)
-        note = {"method": "ordered", "params": what, "pid": pid}
-        await until(
-            lambda: not is_alive(pid) or note in self.journal("ordered"),
-            f"{pid} does not take the order {what}",
-        )
-        return note in self.journal("ordered")
+
+        def is_taken() -> bool:
+            return any((note["params"], note["pid"]) == (what, pid) for note in self.journal("ordered"))
+
+        await until(lambda: not is_alive(pid) or is_taken(), f"{pid} does not take the order {what}")
+        return is_taken()
 
     def living_agents(self) -> list[int]:
         return [entry["pid"] for entry in self.journal("started") if is_alive(entry["pid"])]

@@ -544,6 +544,14 @@ class Fleet:
                 now = self.clock()
                 wait = min(sent_at + PING_SECONDS - now, peer.validity.seconds_left(now))
                 await asyncio.sleep(max(wait, _SHORTEST_WAIT))
+        if peer.streams:
+            kept = sum(bool(each.background_id) for each in peer.streams.values())
+            _log.warning(
+                "the worker %s does not answer any more: answers that fail: %d; background responses that are tried again: %d",
+                peer.node,
+                len(peer.streams) - kept,
+                kept,
+            )
         # Without a wait since the last look: nobody has opened a stream in between.
         peer.fail()
         del self._peers[peer.node, peer.incarnation]
