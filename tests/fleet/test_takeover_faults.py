@@ -14,6 +14,7 @@ from dragoman.fleet.messages import (
     ACCEPTED_FORM,
     STATUS_FORM,
     STREAM_FORM,
+    HandOver,
     NodeStatus,
     ResumeStream,
     StreamEnd,
@@ -22,7 +23,7 @@ from dragoman.fleet.subjects import STATUS, streams_subject
 from dragoman.journal.response_events import ResponseClosed
 from dragoman.journal.store import JournalStoreError
 from fake_agent.steps import open_gate
-from fleet.machines import soon, until
+from fleet.machines import RunningWorker, soon, until
 from fleet.takeovers import (
     GatewayHere,
     Takeovers,
@@ -57,6 +58,20 @@ def _cut_off(gateway: GatewayHere) -> None:
 
     gateway.store.find = perhaps  # type: ignore[method-assign]
     gateway.is_gone = True
+
+
+def _gateway_of(worker: RunningWorker) -> str:
+    """The gateway that has the worker's only stream."""
+    assert worker.worker.serving is not None
+    return "".join(stream.gateway_node for stream in worker.worker.serving._streams.values())
+
+
+async def _looked_after(gateway: GatewayHere) -> None:
+    """Let a gateway hear of orphans, and wait until it has looked after all of them."""
+    fleet = gateway.models._fleet
+    assert fleet is not None
+    await fleet.refresh()
+    await asyncio.gather(*fleet._orphans.values())
 
 
 async def _free(gateway: GatewayHere, id_: str) -> None:
@@ -129,19 +144,18 @@ async def test_j4_a_former_owner_adds_nothing_to_the_conversation(
 ) -> None:
     """Gateway A was suspended, B has the response. A wakes; the model says nothing for a while."""
     monkeypatch.setattr("dragoman.backends.remote.model._OWNER_SECONDS", 2.0)
-    _, folder = await with_agent(place)
+    worker, folder = await with_agent(place)
     a, b = await place.open("a"), await place.open("b")
     made = (await a.site.post("/v1/conversations", {})).json
     first = ask(a, ["say", "One "], ["gate", "on"], ["say", "two."], conversation=made["id"])
     await first.until_said("One ")
     await soon(until_stored(b, id_of(first), "One "))
     _cut_off(a)
-    await soon(until(lambda: b.service.background.are_running))
-    # By now B has the stream as well.
-    await asyncio.sleep(1)
+    await soon(until(lambda: _gateway_of(worker) == "b"))
     a.is_gone = False
     await soon(until(lambda: a.store._lease.seconds_left() > 0))
-    await asyncio.sleep(6)
+    # It has given up to take its stream again.
+    await soon(until(lambda: not a.service.background.are_running))
     open_gate(folder, "on")
     found = await soon(until_ended(b, id_of(first)))
     assert text_of(found) == "One two."
@@ -151,14 +165,13 @@ async def test_j4_a_former_owner_adds_nothing_to_the_conversation(
 
 
 async def test_j4_a_cancel_at_a_former_owner_cancels_or_says_that_it_does_not(place: Takeovers) -> None:
-    _worker, folder = await with_agent(place)
+    worker, folder = await with_agent(place)
     a, b = await place.open("a"), await place.open("b")
     first = ask(a, ["say", "One "], ["gate", "on"], ["say", "two."])
     await first.until_said("One ")
     await soon(until_stored(b, id_of(first), "One "))
     _cut_off(a)
-    await soon(until(lambda: b.service.background.are_running))
-    await asyncio.sleep(1)
+    await soon(until(lambda: _gateway_of(worker) == "b"))
     a.is_gone = False
     await soon(until(lambda: a.store._lease.seconds_left() > 0))
     answer = await soon(a.site.call("POST", f"/v1/responses/{id_of(first)}/cancel", b""))
@@ -181,11 +194,11 @@ async def test_j4_a_gateway_that_was_fenced_and_is_back_does_not_make_another_fa
     await soon(until_stored(b, id_of(first), "One "))
     incarnation = a.store._lease.incarnation
     a.is_gone = True
-    await asyncio.sleep(3.3)
+    await soon(until(lambda: a.store._lease.seconds_left() <= 0))
     a.is_gone = False
     await soon(until(lambda: a.store._lease.incarnation != incarnation))
     reader = Reader(b.site, "GET", f"/v1/responses/{id_of(first)}?stream=true")
-    await asyncio.sleep(10)
+    await reader.until_said("One ")
     open_gate(folder, "on")
     await soon(reader.task)
     assert reader.events[-1]["type"] == "response.completed", reader.events[-1]["response"]["error"]
@@ -239,7 +252,7 @@ async def test_j4_a_worker_cannot_have_the_response_of_another_worker_cancelled(
 
     await thief.subscribe(STATUS, lie)
     await thief.flush()
-    await asyncio.sleep(2)
+    await _looked_after(a)
     open_gate(folder, "on")
     await soon(first.task)
     assert first.events[-1]["type"] == "response.completed", first.events[-1]["response"]["error"]
@@ -338,14 +351,13 @@ async def test_j4_a_hand_over_whose_message_was_lost_cancels_nothing(place: Take
     say = fleet._say
 
     async def losing_one(node: str, message: Any) -> None:
-        if not getattr(message, "hands_over", False):
+        if not isinstance(message, HandOver):
             await say(node, message)
 
     fleet._say = losing_one  # type: ignore[method-assign]
     hurry = asyncio.Event()
     hurry.set()
     await soon(a.service.background.finish(30, hurry))
-    await asyncio.sleep(1)
     open_gate(folder, "on")
     found = await soon(until_ended(b, id_of(first)))
     assert (found["status"], text_of(found)) == ("completed", "One two."), found["error"]
@@ -367,7 +379,7 @@ async def test_j4_a_worker_names_an_agents_conversation_as_an_orphan(place: Take
 
     await thief.subscribe(STATUS, lie)
     await thief.flush()
-    await asyncio.sleep(2)
+    await _looked_after(a)
     assert len(await a.events_of(id_)) == before
     assert not any(isinstance(each, ResponseClosed) for each in await a.events_of(id_))
 
