@@ -56,7 +56,7 @@ test: $(VENV)/dev.stamp $(EXTENSION)/node_modules/.stamp ## the tests that need 
 	@$(BIN)/python -m pytest -n 3 --dist worksteal -m "not long" --hypothesis-profile=short $(ARGS)
 
 # End to end with the commands of a fleet: they belong to `make test-fleet`.
-FLEET_TESTS := $(patsubst %,tests/fleet/test_%.py,elections fleet_end_to_end guide_run remote_death stolen_credentials)
+FLEET_TESTS := $(patsubst %,tests/fleet/test_%.py,elections fleet_end_to_end guide_run stolen_credentials)
 test-long: $(VENV)/dev.stamp ## the long ones: end to end, through many processes; and every search at its whole length
 	@$(BIN)/python -m pytest -n 3 --dist worksteal -m "long or hypothesis" $(addprefix --ignore=,$(FLEET_TESTS)) $(ARGS)
 
