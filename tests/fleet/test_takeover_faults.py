@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -198,7 +199,9 @@ async def test_j4_a_gateway_that_was_fenced_and_is_back_does_not_make_another_fa
     a.is_gone = False
     await soon(until(lambda: a.store._lease.incarnation != incarnation))
     reader = Reader(b.site, "GET", f"/v1/responses/{id_of(first)}?stream=true")
-    await reader.until_said("One ")
+    # For longer than B tries to get the stream: it must not end the response then.
+    await asyncio.wait({reader.task}, timeout=8)
+    assert not reader.task.done(), reader.events[-1]
     open_gate(folder, "on")
     await soon(reader.task)
     assert reader.events[-1]["type"] == "response.completed", reader.events[-1]["response"]["error"]
@@ -341,7 +344,7 @@ async def test_j4_the_agent_of_a_deleted_response_stops(
 
 async def test_j4_a_hand_over_whose_message_was_lost_cancels_nothing(place: Takeovers) -> None:
     """Core NATS may lose a message. The next ping does not name the stream, and the worker cancels it."""
-    _worker, folder = await with_agent(place)
+    worker, folder = await with_agent(place)
     a, b = await place.open("a"), await place.open("b")
     first = ask(a, ["say", "One "], ["gate", "on"], ["say", "two."])
     await first.until_said("One ")
@@ -357,7 +360,15 @@ async def test_j4_a_hand_over_whose_message_was_lost_cancels_nothing(place: Take
     fleet._say = losing_one  # type: ignore[method-assign]
     hurry = asyncio.Event()
     hurry.set()
+    serving = worker.worker.serving
+    assert serving is not None
+    [stream] = serving._streams.values()
     await soon(a.service.background.finish(30, hurry))
+    # The next ping does not name the stream: it waits for another gateway, or has one; or it was given up.
+    await soon(
+        until(lambda: stream.is_dropped or stream.moved_at < math.inf or stream.orphaned_at is not None)
+    )
+    assert not stream.is_dropped
     open_gate(folder, "on")
     found = await soon(until_ended(b, id_of(first)))
     assert (found["status"], text_of(found)) == ("completed", "One two."), found["error"]
