@@ -12,12 +12,16 @@ import pytest
 
 from dragoman.fleet.messages import STREAM_FORM, Cancel, ResumeStream
 from dragoman.fleet.subjects import streams_subject
+from dragoman.frontends.http.background_run import BackgroundRun, StoppedBy
+from dragoman.frontends.worker.batch_sender import BatchSender
+from dragoman.frontends.worker.stream import WorkerStream
 from dragoman.journal.response_events import PartsReported
 from dragoman.journal.store import JournalStoreError
-from dragoman.lm import JsonObject
+from dragoman.lm import JsonObject, TextPart
 from fake_agent.steps import open_gate, prompt
 from fleet.machines import script, soon, until
 from fleet.takeovers import (
+    GatewayHere,
     Takeovers,
     ask,
     id_of,
@@ -166,6 +170,56 @@ async def test_j4_a_response_that_was_taken_over_is_cancelled_there(place: Takeo
     await soon(until(lambda: worker.streams == 0))
     [conversation] = worker.models.conversations()
     await soon(until(lambda: not conversation.is_busy))
+
+
+async def _shown_and_not_stored(place: Takeovers, monkeypatch: pytest.MonkeyPatch) -> tuple[str, GatewayHere]:
+    """A response that goes on at another gateway. Its client has seen a word that only the worker has now."""
+    monkeypatch.setattr("dragoman.frontends.http.background_run._BATCH_SECONDS", 60)
+    await with_agent(place)
+    a, b = await place.open("a"), await place.open("b")
+    first = ask(a, ["say", "One "], ["hang"])
+    await first.until_said("One ")
+    a.is_gone = True
+    await soon(until(lambda: b.service.background.are_running))
+    stored = [each for each in await b.events_of(id_of(first)) if isinstance(each, PartsReported)]
+    assert TextPart("One ") not in [part for each in stored for part in each.parts]
+    return id_of(first), b
+
+
+async def test_j4_what_was_shown_is_in_a_response_that_is_cancelled_before_it_has_come_again(
+    place: Takeovers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    may_send = asyncio.Event()
+    resend = BatchSender.resend
+
+    async def late(sender: BatchSender, stream: WorkerStream, after: int) -> None:
+        await may_send.wait()
+        await resend(sender, stream, after)
+
+    monkeypatch.setattr(BatchSender, "resend", late)
+    stop = BackgroundRun.stop
+
+    def stopped(run: BackgroundRun, reason: StoppedBy) -> bool:
+        may_send.set()
+        return stop(run, reason)
+
+    monkeypatch.setattr(BackgroundRun, "stop", stopped)
+    id_, b = await _shown_and_not_stored(place, monkeypatch)
+    cancelled = (await soon(b.site.call("POST", f"/v1/responses/{id_}/cancel", b""))).response
+    assert (cancelled["status"], text_of(cancelled)) == ("cancelled", "One ")
+
+
+async def test_j4_a_worker_that_sends_nothing_does_not_hold_up_a_cancellation(
+    place: Takeovers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def never(_sender: BatchSender, _stream: WorkerStream, _after: int) -> None:
+        pass
+
+    monkeypatch.setattr(BatchSender, "resend", never)
+    monkeypatch.setattr("dragoman.backends.remote.model._CATCH_UP_SECONDS", 0.2)
+    id_, b = await _shown_and_not_stored(place, monkeypatch)
+    cancelled = (await soon(b.site.call("POST", f"/v1/responses/{id_}/cancel", b""))).response
+    assert cancelled["status"] == "cancelled"
 
 
 async def test_j4_the_turn_in_its_conversation_is_that_of_the_whole_response(place: Takeovers) -> None:

@@ -170,6 +170,8 @@ class Accepted(msgspec.Struct, frozen=True):
     error: ErrorMessage | None = None
     # It takes no request now, because it drains or is full: another worker may. Or the stream still has a gateway.
     is_unwilling: bool = False
+    # Of a stream that another gateway had: the number of its last batch, which that gateway may have shown.
+    sent: int = 0
 
 
 class PendingMessage(msgspec.Struct, frozen=True):

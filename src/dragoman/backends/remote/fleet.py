@@ -449,6 +449,7 @@ class Fleet:
         if peer.validity.seconds_left(self.clock()) <= 0:
             return None
         stream.incarnation = accepted.incarnation
+        stream.sent_before = accepted.sent
         self._streams[stream.id] = peer.streams[stream.id] = stream
         if peer.pinging is None or peer.pinging.done():
             peer.pinging = asyncio.create_task(self._ping(peer))

@@ -31,6 +31,9 @@ class KeptStreams:
     def is_kept(self, response: str) -> bool:
         return response in self._kept
 
+    def is_handed_over(self, response: str) -> bool:
+        return response in self._handed_over
+
     def keep(self, response: str) -> None:
         self._kept.add(response)
         if response in self._streams:

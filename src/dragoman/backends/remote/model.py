@@ -11,6 +11,7 @@ import asyncio
 import logging
 import secrets
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -29,6 +30,7 @@ from dragoman.fleet.stored import ANSWER_SECONDS, ELECTION_SECONDS
 from dragoman.fleet.window import ReceivingWindow
 from dragoman.lm import (
     CancellationError,
+    CancellationSource,
     CancellationToken,
     Capabilities,
     LanguageModelError,
@@ -53,6 +55,8 @@ _MOST_MOVES = 5
 # A dead owner's lease ends by then.
 _OWNER_SECONDS = LEASE_SECONDS + 5.0
 _LOOK_SECONDS = 0.5
+# For the batches that another gateway may have shown. A worker sends them at once.
+_CATCH_UP_SECONDS = 5.0
 # Hinted conversations that are looked up: the best evidence comes first.
 _MOST_HINTS = 8
 # Conversations whose worker is remembered, for what front ends say about their delivery.
@@ -207,9 +211,25 @@ class RemoteModel:
         await self._until_cancelled(self._respond(request, sink), token)
 
     async def resume(self, response_id: str, position: str, sink: Sink, token: CancellationToken) -> None:
+        """Report the rest of a response. If it is cancelled, what another gateway may have shown of it is reported first."""
         at = msgspec.json.decode(position, type=StreamPosition)
         self._kept.keep(response_id)
-        await self._until_cancelled(self._resume(response_id, at, sink), token)
+        reader = StreamReader(self._fleet, sink, response_id, self._mirror, None)
+        source = CancellationSource()
+
+        async def cancel() -> None:
+            await token.wait()
+            if not self._kept.is_handed_over(response_id):
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(_CATCH_UP_SECONDS):
+                        await reader.has_caught_up.wait()
+            source.cancel()
+
+        cancelling = asyncio.create_task(cancel())
+        try:
+            await self._until_cancelled(self._resume(reader, at), source.token)
+        finally:
+            cancelling.cancel()
 
     async def _until_cancelled(self, work: Awaitable[None], token: CancellationToken) -> None:
         try:
@@ -240,8 +260,7 @@ class RemoteModel:
             _log.info("a request of %s goes to %s, which owns its conversation", self._id, owner)
         raise _unreachable("The conversation moves from machine to machine.")
 
-    async def _resume(self, response: str, position: StreamPosition, sink: Sink) -> None:
-        reader = StreamReader(self._fleet, sink, response, self._mirror, None)
+    async def _resume(self, reader: StreamReader, position: StreamPosition) -> None:
         reader.begin(position)
         end = await self._read(*await self._resumed(reader, position), reader)
         if end.error is not None:

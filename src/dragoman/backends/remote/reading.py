@@ -6,6 +6,8 @@ again.
 
 from __future__ import annotations
 
+import asyncio
+
 import msgspec
 from msgspec.structs import replace
 
@@ -36,6 +38,8 @@ class StreamReader:
         self._request = request
         # Up to where everything is reported.
         self.position = StreamPosition("", "", "")
+        # Set when everything is reported that another gateway may have shown.
+        self.has_caught_up = asyncio.Event()
 
     @property
     def conversation(self) -> str | None:
@@ -53,6 +57,8 @@ class StreamReader:
     async def read(self, peer: WorkerPeer, stream: RemoteStream) -> StreamEnd:
         """Report what arrives, until the end. Raises `WorkerLost`."""
         while True:
+            if self.position.number >= stream.sent_before:
+                self.has_caught_up.set()
             batch, size = await stream.next()
             if peer.validity.seconds_left(self._fleet.clock()) <= 0:
                 # This process was suspended, or busy: others may have the conversation by now.

@@ -60,6 +60,8 @@ class RemoteStream:
         self.stored = StreamPosition(node, "", id_)
         # Of the worker that has accepted it; "" before that.
         self.incarnation = ""
+        # The last batch that the worker sent before this gateway had the stream.
+        self.sent_before = 0
         self._batches: deque[TakenBatch] = deque()
         # Of the batches that wait here.
         self.held_bytes = 0

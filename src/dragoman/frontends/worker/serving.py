@@ -356,7 +356,7 @@ class ServingWorker:
         )
         stream.move_to(resume.gateway, self._clock())
         self._heard[resume.gateway] = self._clock()
-        await self._answer(received, ACCEPTED_FORM.encode(accepted))
+        await self._answer(received, ACCEPTED_FORM.encode(replace(accepted, sent=stream.window.number)))
         await self._sender.resend(stream, resume.after)
 
     def _pong(self, gateway: str, receipts: Iterable[Receipt]) -> Pong:
