@@ -12,6 +12,7 @@ import pytest
 from dragoman.backends.agent.profile.memory_limit import MemoryLimit, parking_order
 from dragoman.lm import LanguageModelError
 from dragoman.process.memory import MemoryUse, machine_memory, measure_below, measure_tree
+from dragoman.process.supervisor import Kin, descendants
 
 _HOLDER = "import sys; held = bytearray(60_000_000); print(flush=True); sys.stdin.read()"
 
@@ -186,3 +187,24 @@ def test_memory_is_measured_with_everything_below_a_process() -> None:
     assert len(sizes) == 2
     assert sizes[1] > 60_000_000
     assert measure_tree(process.pid) == ()
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux tells it in /proc")
+def test_the_processes_are_walked_through_once_however_many_agents_there_are(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A worker has hundreds of agents, and measures between two parts of their answers."""
+    walks: list[int] = []
+
+    def counted(table: dict[int, Kin], root: int) -> list[int]:
+        walks.append(root)
+        return descendants(table, root)
+
+    monkeypatch.setattr("dragoman.process.memory.descendants", counted)
+    shells = [subprocess.Popen(["sh", "-c", "read x; true"], stdin=subprocess.PIPE) for _ in range(3)]
+    usage = measure_below(shell.pid for shell in shells)
+    for shell in shells:
+        shell.communicate(b"\n")
+    assert usage is not None
+    assert usage.trees.keys() == {shell.pid for shell in shells}
+    assert walks == [os.getpid()]

@@ -26,14 +26,20 @@ def measure_below(pids: Iterable[int]) -> MemoryUse | None:
         return None
     table = processes()
     sizes = {pid: _resident(pid) or 0 for pid in descendants(table, os.getpid())}
+    total = sum(sizes.values())
+    # Each with everything below it: children come after their parents.
+    for pid in reversed(sizes):
+        parent, _ = table[pid]
+        if parent in sizes:
+            sizes[parent] += sizes[pid]
     trees = {}
     for pid in pids:
         if pid in sizes:
             root = pid
             while table[root][0] in sizes:
                 root = table[root][0]
-            trees[pid] = sum(sizes[each] for each in (root, *descendants(table, root)))
-    return MemoryUse(sum(sizes.values()), trees)
+            trees[pid] = sizes[root]
+    return MemoryUse(total, trees)
 
 
 def measure_tree(pid: int) -> tuple[int, ...]:
