@@ -209,15 +209,15 @@ async def _bids(fleet: BenchFleet, count: int, times: int) -> list[Row]:
     rows = []
     async with FleetConnection.open(fleet.urls, "gate") as connection:
         seen = Fleet.on(connection, "gate")
-        await seen.refresh()
-        if len(seen.nodes) != count:
-            raise AssertionError(f"{len(seen.nodes)} of {count} workers were seen")
+        await seen.workers.refresh()
+        if len(seen.workers.nodes) != count:
+            raise AssertionError(f"{len(seen.workers.nodes)} of {count} workers were seen")
         # The first makes what the others use.
-        await seen.bids(MODEL, ())
+        await seen.workers.bids(MODEL, ())
         memory = fleet.nats_bytes - memory
         for case, work in (
-            (bids_case(count), lambda: seen.bids(MODEL, ())),
-            (statuses_case(count), seen.refresh),
+            (bids_case(count), lambda: seen.workers.bids(MODEL, ())),
+            (statuses_case(count), seen.workers.refresh),
         ):
             before = time.process_time(), tree_cpu_seconds(bidders.pid), fleet.nats_cpu_seconds
             began = time.perf_counter()

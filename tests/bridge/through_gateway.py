@@ -146,7 +146,7 @@ class _GatewayBridge(Bridge):
                 models = _WorkersModels(self.model, self.permissions)
                 self._serving = ServingWorker(self._worker, _Lease(), models, None, WorkerLimits())
                 await self._serving.start()
-                await self.fleet.refresh()
+                await self.fleet.workers.refresh()
 
     async def close(self) -> None:
         if self._serving is not None:

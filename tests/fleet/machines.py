@@ -119,7 +119,7 @@ class Machines:
         self.stack.push_async_callback(fleet.close)
         models = Models(Config(models={}), fleet=fleet)
         self.stack.push_async_callback(models.close)
-        await fleet.refresh()
+        await fleet.workers.refresh()
         return models
 
     async def worker(

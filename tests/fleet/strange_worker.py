@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
@@ -52,6 +53,8 @@ class StrangeWorker:
     bid: bytes | None = None
     accepted: bytes | None = None
     is_silent: bool = False
+    # In seconds, before a bid.
+    pause: float = 0.0
     # It bids, and does not answer requests.
     takes_nothing: bool = False
     streams: list[str] = field(default_factory=list)
@@ -78,6 +81,7 @@ class StrangeWorker:
 
     async def _on_bid_request(self, received: Received) -> None:
         bid = BID_FORM.encode(Bid(self.name, "i1", 0, 0, 1)) if self.bid is None else self.bid
+        await asyncio.sleep(self.pause)
         if not self.is_silent:
             await self.connection.answer(received, bid)
 

@@ -38,8 +38,8 @@ _SHORT = LeaseTimes(lease=4, renew=0.5, fence=3)
 
 def quicken(monkeypatch: pytest.MonkeyPatch) -> None:
     """Shorten the waits: a gateway that is gone is noticed after a second."""
-    monkeypatch.setattr("dragoman.backends.remote.fleet.PING_SECONDS", 0.2)
-    monkeypatch.setattr("dragoman.backends.remote.fleet._REFRESH_SECONDS", 0.2)
+    monkeypatch.setattr("dragoman.backends.remote.worker_streams.PING_SECONDS", 0.2)
+    monkeypatch.setattr("dragoman.backends.remote.known_workers._REFRESH_SECONDS", 0.2)
     monkeypatch.setattr("dragoman.frontends.worker.serving.LISTENER_SECONDS", 1.0)
     monkeypatch.setattr("dragoman.frontends.worker.serving._TICK_SECONDS", 0.1)
 
@@ -98,12 +98,12 @@ class Takeovers:
         stack.push_async_callback(fleet.close)
         models = Models(Config(models={}), fleet=fleet)
         stack.push_async_callback(models.close)
-        await fleet.refresh()
+        await fleet.workers.refresh()
         cancels = GatewayCancels(connection)
         service = HttpService(
             models, Serve(), JetStreamResponses(connection), Journals(store), gateways=cancels
         )
-        fleet.on_orphan = service.background.continue_orphan
+        fleet.workers.on_orphan = service.background.continue_orphan
         await stack.enter_async_context(cancels.taken(name, service.background.stop))
         site = Site(build_app(service, AccessCheck(())), service)
         gateway = GatewayHere(site, models, store)

@@ -229,7 +229,7 @@ async def test_n3_a_worker_cut_off_from_nats_fences_itself_ends_its_agents_and_c
         await all_gone(fleet.pids("w1"))
         # Before its lease, of 20 seconds, can have ended.
         assert loop.time() - cut_at < 20
-        await worker.until_said("the worker was fenced")
+        await worker.until_said("the lease was not renewed in time")
         proxy.go_on()
         await fleet.until_listed("w1")
         after = await gateway.do(["say", "Again."], previous_response_id=first.id)

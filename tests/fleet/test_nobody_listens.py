@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.backends.remote import fleet as fleet_module, model as model_module
+from dragoman.backends.remote import known_workers, model as model_module, worker_streams
 from dragoman.backends.remote.fleet import Fleet
 from dragoman.config import Config, FleetModel
 from dragoman.fleet.connection import FleetConnection, NoAnswer, NobodyThere
@@ -140,7 +140,7 @@ async def test_an_answer_goes_on_when_its_gateways_server_was_split_off(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """That nobody listens at the worker's subject is no proof that it has ended, if the leases cannot be read either."""
-    monkeypatch.setattr(fleet_module, "_ABSENT_SECONDS", 0.0)
+    monkeypatch.setattr(worker_streams, "_ABSENT_SECONDS", 0.0)
     folder = tmp_path / "agent"
     async with _sides(tmp_path) as sides:
         await sides.there.worker("w2", fake=fake(folder))
@@ -258,7 +258,7 @@ async def test_a_request_waits_for_a_worker_that_has_bid_and_then_hangs_for_a_wh
 ) -> None:
     """Its NATS server hangs, for example: then nobody says that it does not listen."""
     monkeypatch.setattr(model_module, "ELECTION_SECONDS", _FOR_EVER)
-    monkeypatch.setattr(fleet_module, "_ACCEPT_SECONDS", 0.05)
+    monkeypatch.setattr(worker_streams, "_ACCEPT_SECONDS", 0.05)
     await _lease(room)
     strange = StrangeWorker(await room.connection("w1"), batches=_says_hi, takes_nothing=True)
     await strange.start()
@@ -316,7 +316,7 @@ async def test_a_model_that_no_worker_was_ever_heard_to_have_is_unavailable_at_o
     room.stack.push_async_callback(fleet.close)
     models = Models(Config(models={"other": FleetModel()}), fleet=fleet)
     room.stack.push_async_callback(models.close)
-    await fleet.refresh()
+    await fleet.workers.refresh()
     with pytest.raises(LanguageModelError, match="No worker with the model 'other' takes requests now"):
         await soon(room.chat(models, "other").say("hello"))
     assert bids.count == 1
@@ -327,12 +327,12 @@ async def test_a_silent_worker_is_known_for_as_long_as_it_has_a_lease(room: Mach
     disconnect = await _connected(room)
     fleet = Fleet.on(await room.connection("gate"), "gate")
     room.stack.push_async_callback(fleet.close)
-    await fleet.refresh()
+    await fleet.workers.refresh()
     await disconnect()
-    now = fleet.clock()
-    fleet.clock = lambda: now + fleet_module._FORGET_SECONDS
-    await fleet.refresh()
-    assert list(fleet.offered) == ["strange"]
+    now = fleet.link.clock()
+    fleet.link.clock = lambda: now + known_workers._FORGET_SECONDS
+    await fleet.workers.refresh()
+    assert list(fleet.workers.offered) == ["strange"]
     await give_back()
-    await fleet.refresh()
-    assert not fleet.offered
+    await fleet.workers.refresh()
+    assert not fleet.workers.offered

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from dragoman.backends.remote import model as model_module
-from dragoman.backends.remote.fleet import Fleet
+from dragoman.backends.remote.worker_streams import WorkerStreams
 from dragoman.fleet.console_messages import LookUpCalls, ShownAsItem
 from dragoman.fleet.lease import LeaseTimes
 from dragoman.fleet.messages import ApprovedCall
@@ -119,7 +119,7 @@ async def test_n6_a_yes_whose_request_reached_no_worker_counts_when_it_is_sent_a
         return None
 
     with monkeypatch.context() as patch:
-        patch.setattr(Fleet, "open", unreachable)
+        patch.setattr(WorkerStreams, "open", unreachable)
         patch.setattr(model_module, "ELECTION_SECONDS", 0.0)
         with pytest.raises(LanguageModelError, match="do not answer now: w1"):
             await chat.begin(Message("user", (answer,))).end()

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import cast
 
-from dragoman.backends.remote.fleet import Fleet, WorkerPeer
+from dragoman.backends.remote.fleet import Fleet
 from dragoman.backends.remote.stream import RemoteStream
 from dragoman.backends.remote.validity import Validity
+from dragoman.backends.remote.worker_streams import WorkerPeer
 from dragoman.fleet.connection import FleetConnection
 from dragoman.fleet.messages import PONG_FORM, STREAM_FORM, Ping, Pong
 
@@ -28,10 +29,10 @@ async def test_a_ping_to_a_workers_former_life_names_the_streams_of_its_present_
     """The worker gives up what a ping of its gateway does not name, and both lives take pings at one subject."""
     worker = _Worker()
     fleet = Fleet.on(cast("FleetConnection", worker), "gate")
-    fleet._connection = cast("FleetConnection", worker)
+    fleet.link._connection = cast("FleetConnection", worker)
     stream = RemoteStream("new", "w1", "g/1")
     former, present = (WorkerPeer("w1", life, Validity(1e9)) for life in ("first", "second"))
-    present.streams[stream.id] = fleet._streams[stream.id] = stream
-    fleet._peers = {("w1", peer.incarnation): peer for peer in (former, present)}
-    await fleet._compare(former, 0.0, 1.0)
+    present.streams[stream.id] = fleet.streams._streams[stream.id] = stream
+    fleet.streams._peers = {("w1", peer.incarnation): peer for peer in (former, present)}
+    await fleet.streams._compare(former, 0.0, 1.0)
     assert [receipt.stream for receipt in worker.pings[0].receipts] == ["new"]

@@ -114,10 +114,10 @@ async def test_n1_a_response_of_a_killed_worker_fails_when_nobody_listens_there_
         room.stack.push_async_callback(fleet.close)
         models = Models(Config(models={}), fleet=fleet)
         room.stack.push_async_callback(models.close)
-        await fleet.refresh()
+        await fleet.workers.refresh()
         going = room.chat(models, "fake").begin(user(prompt(["say", "Half"], ["hang"])))
         await going.until(lambda heard: "Half" in heard.text)
-        [peer] = fleet._peers.values()
+        [peer] = fleet.streams._peers.values()
         process.kill()
         heard = await going.end()
         assert "no longer answers" in heard.text
@@ -166,11 +166,11 @@ async def test_a_gateway_that_was_suspended_shows_nothing_old(room: Machines) ->
     await room.worker("w1", fake=fake(folder))
     connection = losing(lambda *_: is_cut)(await room.connection("gate"))
     fleet = Fleet.on(connection, "gate")
-    fleet.clock = lambda: boot_seconds() + offset
+    fleet.link.clock = lambda: boot_seconds() + offset
     room.stack.push_async_callback(fleet.close)
     models = Models(Config(models={}), fleet=fleet)
     room.stack.push_async_callback(models.close)
-    await fleet.refresh()
+    await fleet.workers.refresh()
     chat = room.chat(models, "fake")
     going = chat.begin(user(prompt(["say", "Half"], ["gate", "on"], ["say", "NEVER SHOWN"])))
     await going.until(lambda heard: "Half" in heard.text)

@@ -158,7 +158,7 @@ async def test_n4_a_client_that_pauses_at_the_end_gets_the_whole_answer(
     room: Machines, monkeypatch: pytest.MonkeyPatch, *, drains: bool
 ) -> None:
     """The gateway has everything, and its client has not: the worker keeps the stream, and a drain waits for it."""
-    monkeypatch.setattr("dragoman.backends.remote.fleet.PING_SECONDS", 0.05)
+    monkeypatch.setattr("dragoman.backends.remote.worker_streams.PING_SECONDS", 0.05)
     words = "".join(f"word{n} " for n in range(3_000))
     running = await room.worker("w1", story=script(room.folder, {"do": [{"say": words, "pace": 100_000}]}))
     serving = running.worker.serving

@@ -100,12 +100,12 @@ async def test_a_new_request_says_that_nats_cannot_be_reached(tmp_path: Path) ->
         fleet = gateway.get("story")._model._fleet  # type: ignore[attr-defined]
         await server.aclose()
         await soon(until(lambda: not running.connection.is_connected))
-        await soon(until(lambda: not fleet._connection.is_connected))
+        await soon(until(lambda: not fleet.link.is_connected))
         with pytest.raises(LanguageModelError, match="There is no connection to NATS") as raised:
             await soon(room.chat(gateway, "story").say("hello"))
         assert raised.value.kind == "unavailable"
         # Workers cannot be heard. That is no reason to say that there is no such model.
-        later = fleet.clock() + 3600
-        fleet.clock = lambda: later
-        await fleet.refresh()
-        assert "story" in fleet.offered
+        later = fleet.link.clock() + 3600
+        fleet.link.clock = lambda: later
+        await fleet.workers.refresh()
+        assert "story" in fleet.workers.offered

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from dragoman.backends.remote import fleet as fleet_module
+from dragoman.backends.remote import known_workers
 from dragoman.backends.remote.fleet import Fleet
 from dragoman.backends.remote.stream import RemoteStream
 from dragoman.fleet import connection as connection_module
@@ -110,8 +110,8 @@ async def test_a_status_with_a_name_that_no_node_can_have_is_ignored(room: Machi
     await connection.subscribe(STATUS, status)
     await connection.flush()
     fleet = Fleet.on(await room.connection("gate"), "gate")
-    await fleet.refresh()
-    assert fleet.nodes == []
+    await fleet.workers.refresh()
+    assert fleet.workers.nodes == []
     await fleet.close()
 
 
@@ -138,16 +138,29 @@ async def test_a_silent_worker_delays_one_request_and_not_those_after_it(
     for each in (strange, silent):
         await each.start()
     fleet = Fleet.on(await room.connection("gate"), "gate")
-    await fleet.refresh()
-    assert {each.node for each in await fleet.bids("strange", ())} == {"w1", "w2"}
+    await fleet.workers.refresh()
+    assert {each.node for each in await fleet.workers.bids("strange", ())} == {"w1", "w2"}
     silent.is_silent = True
-    assert [each.node for each in await fleet.bids("strange", ())] == ["w1"]
+    assert [each.node for each in await fleet.workers.bids("strange", ())] == ["w1"]
     # Nobody waits for it now, however long that would be.
-    monkeypatch.setattr(fleet_module, "_BID_SECONDS", 10 * DEADLINE_SECONDS)
-    assert [each.node for each in await soon(fleet.bids("strange", ()))] == ["w1"]
+    monkeypatch.setattr(known_workers, "_BID_SECONDS", 10 * DEADLINE_SECONDS)
+    assert [each.node for each in await soon(fleet.workers.bids("strange", ()))] == ["w1"]
     silent.is_silent = False
-    await fleet.refresh()
-    assert {each.node for each in await soon(fleet.bids("strange", ()))} == {"w1", "w2"}
+    await fleet.workers.refresh()
+    assert {each.node for each in await soon(fleet.workers.bids("strange", ()))} == {"w1", "w2"}
+    await fleet.close()
+
+
+@pytest.mark.parametrize("why", ["is_draining", "is_full"])
+async def test_a_worker_that_has_just_started_is_found_if_all_that_are_known_decline(
+    room: Machines, why: str
+) -> None:
+    declined = msgspec.structs.replace(Bid("w1", "i1", 0, 0, 1), **{why: True})
+    await StrangeWorker(await room.connection("w1"), bid=BID_FORM.encode(declined)).start()
+    fleet = Fleet.on(await room.connection("gate"), "gate")
+    await fleet.workers.refresh()
+    await StrangeWorker(await room.connection("w2"), "w2", pause=0.1).start()
+    assert {each.node for each in await fleet.workers.bids("strange", ())} == {"w1", "w2"}
     await fleet.close()
 
 
@@ -156,7 +169,7 @@ async def test_each_bid_is_read_once(room: Machines, monkeypatch: pytest.MonkeyP
         name = f"w{number}"
         await StrangeWorker(await room.connection(name), name).start()
     fleet = Fleet.on(await room.connection("gate"), "gate")
-    await fleet.refresh()
+    await fleet.workers.refresh()
     read: list[bytes] = []
 
     class Counted:
@@ -164,8 +177,8 @@ async def test_each_bid_is_read_once(room: Machines, monkeypatch: pytest.MonkeyP
             read.append(data)
             return BID_FORM.decode(data)
 
-    monkeypatch.setattr(fleet_module, "BID_FORM", Counted())
-    assert len(await fleet.bids("strange", ())) == len(read) == 8
+    monkeypatch.setattr(known_workers, "BID_FORM", Counted())
+    assert len(await fleet.workers.bids("strange", ())) == len(read) == 8
     await fleet.close()
 
 
@@ -182,7 +195,7 @@ async def test_a_worker_that_sends_more_than_the_window_allows_fails_its_respons
     )
     await soon(stuck.is_reached.wait())
     fleet = gateway.get("strange")._model._fleet  # type: ignore[attr-defined]
-    [stream] = fleet._streams.values()
+    [stream] = fleet.streams._streams.values()
     await soon(until(lambda: stream.has_failed))
     assert stream.held_bytes == 0
     stuck.goes_on.set()
@@ -242,7 +255,7 @@ async def test_a_worker_whose_batches_can_never_be_read_fails_its_response(
     room: Machines, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A batch that does not even name its stream is asked for again some times, and not for ever."""
-    monkeypatch.setattr("dragoman.backends.remote.fleet.PING_SECONDS", 0.02)
+    monkeypatch.setattr("dragoman.backends.remote.worker_streams.PING_SECONDS", 0.02)
     await StrangeWorker(await room.connection("w1"), batches=lambda _: (b"\x01",)).start()
     chat = room.chat(await room.gateway(), "strange")
     with pytest.raises(LanguageModelError, match="cannot be read here"):

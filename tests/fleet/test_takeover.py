@@ -333,7 +333,7 @@ async def test_j4_a_gateway_that_was_cut_off_for_a_while_takes_its_own_stream_up
     # It has given the worker up, too.
     fleet = a.models._fleet
     assert fleet is not None
-    for peer in fleet._peers.values():
+    for peer in fleet.streams._peers.values():
         peer.fail()
     a.is_gone = False
     await soon(until(lambda: stream.orphaned_at is None))

@@ -71,8 +71,8 @@ async def _looked_after(gateway: GatewayHere) -> None:
     """Let a gateway hear of orphans, and wait until it has looked after all of them."""
     fleet = gateway.models._fleet
     assert fleet is not None
-    await fleet.refresh()
-    await asyncio.gather(*fleet._orphans.values())
+    await fleet.workers.refresh()
+    await asyncio.gather(*fleet.workers._orphans.values())
 
 
 async def _free(gateway: GatewayHere, id_: str) -> None:
@@ -271,7 +271,7 @@ async def test_j4_a_gateway_that_does_not_know_the_model_yet_does_not_end_the_re
     await soon(until_stored(a, id_of(first), "One "))
     reader = await place.open("reader")
     assert reader.models._fleet is not None
-    reader.models._fleet.on_orphan = None
+    reader.models._fleet.workers.on_orphan = None
     a.is_gone = True
     await soon(_free(reader, id_of(first)))
     # Its first question for statuses has no answer: the worker is busy for half a second.
@@ -327,7 +327,7 @@ async def test_j4_the_agent_of_a_deleted_response_stops(
     look_after = b.service.background.continue_orphan
     fleet = b.models._fleet
     assert fleet is not None
-    fleet.on_orphan = None
+    fleet.workers.on_orphan = None
     first = ask(a, ["say", "One "], ["hang"])
     await first.until_said("One ")
     await soon(until_stored(b, id_of(first), "One "))
@@ -335,7 +335,7 @@ async def test_j4_the_agent_of_a_deleted_response_stops(
     await soon(_free(b, id_of(first)))
     monkeypatch.setattr("http_server.kit.soon", soon)
     answer = await soon(b.site.call("DELETE", f"/v1/responses/{id_of(first)}", b""))
-    fleet.on_orphan = look_after
+    fleet.workers.on_orphan = look_after
     assert answer.status == 200
     await soon(until(lambda: worker.streams == 0))
     assert not any(each.is_busy for each in worker.models.conversations())
@@ -351,13 +351,13 @@ async def test_j4_a_hand_over_whose_message_was_lost_cancels_nothing(place: Take
     await soon(until_stored(b, id_of(first), "One "))
     fleet = a.models._fleet
     assert fleet is not None
-    say = fleet._say
+    say = fleet.link.say
 
     async def losing_one(node: str, message: Any) -> None:
         if not isinstance(message, HandOver):
             await say(node, message)
 
-    fleet._say = losing_one  # type: ignore[method-assign]
+    fleet.link.say = losing_one  # type: ignore[method-assign]
     hurry = asyncio.Event()
     hurry.set()
     serving = worker.worker.serving

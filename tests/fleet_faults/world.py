@@ -37,10 +37,8 @@ _MOST_STARTS = 5
 _READY = {"worker": "to the fleet at", "gateway": "serving at http"}
 # What a node may say when it is fenced, or NATS is gone: these are the faults.
 _TOLERATED = (
-    "is fenced",
     "is lost",
     "lease",
-    "could not be closed in",
     "cannot be reached",
     "could not be stored",
     "store cannot be used",

@@ -205,7 +205,7 @@ async def test_n3_a_fenced_node_writes_nothing(url: str) -> None:
             fenced.release("one"),
             fenced.amend("one", 3, lambda event: event),
         ):
-            with pytest.raises(JournalStoreError, match="is fenced"):
+            with pytest.raises(JournalStoreError, match="has lost its lease"):
                 await writing
         assert not _is_ours(writer)
         assert len(await fenced.read("one")) == 4

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from argparse import Namespace
+from collections.abc import Iterable, Iterator
 
 import msgspec
 
@@ -54,12 +55,25 @@ def status(arguments: Namespace, context: CommandContext) -> int:
         print(table(_NODES, map(_node, found.nodes)))
     else:
         say("No node runs. Start one: dragoman worker")
+    for line in _orphans(found.nodes):
+        say(line)
     print()
     print(table(_STREAMS, map(_stream, found.streams)))
     if found.missing:
         say(f"\nMissing: {', '.join(found.missing)}. Make them: dragoman fleet init")
     say(f"\n{_stored(found.journals)}")
     return DONE
+
+
+def _orphans(nodes: Iterable[NodeReport]) -> Iterator[str]:
+    """The background responses that no gateway has, with the workers that keep them."""
+    for node in nodes:
+        if node.status is not None and node.status.orphans:
+            responses = ", ".join(sorted(node.status.orphans))
+            yield (
+                f"\n{node.name} keeps background responses whose gateway is gone, until another one continues them: "
+                f"{responses}"
+            )
 
 
 def _stored(journals: int) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
@@ -22,6 +22,7 @@ from dragoman.fleet.responses import JetStreamResponses
 from dragoman.fleet.servers import check_version
 from dragoman.fleet.streams import check_streams
 from dragoman.fleet.subjects import GATEWAY_STATUS
+from dragoman.frontends.http.metrics import Metric
 from dragoman.frontends.http.service import HttpService
 from dragoman.journal.jetstream.append_news import heard_appends
 from dragoman.journal.jetstream.journals import JetStreamJournals
@@ -58,7 +59,7 @@ class Gateway:
                 journals.on_deleted = responses.delete_of
                 fleet = Fleet.on(connection, node, journals)
                 try:
-                    await fleet.refresh()
+                    await fleet.workers.refresh()
                     yield cls(
                         connection,
                         lease,
@@ -84,7 +85,9 @@ class Gateway:
             await self.connection.answer(received, STATUS_FORM.encode(self._status()))
 
         forget = await self.connection.subscribe(GATEWAY_STATUS, say_status)
-        self.fleet.on_orphan = service.background.continue_orphan
+        self.fleet.workers.on_orphan = service.background.continue_orphan
+        service.why_not_ready = self._why_not_ready
+        service.metrics.others = self._metrics
         try:
             async with (
                 QuestionMirror.running(self.connection, node, models.permissions.inbox),
@@ -93,8 +96,31 @@ class Gateway:
             ):
                 yield
         finally:
-            self.fleet.on_orphan = None
+            self.fleet.workers.on_orphan = None
             await forget()
+
+    def _why_not_ready(self) -> str | None:
+        if not self.connection.is_connected:
+            return "NATS cannot be reached."
+        if self.lease.seconds_left() <= 0:
+            return "This gateway could not renew its lease: NATS has no leader, or is cut off."
+        return None
+
+    def _metrics(self) -> Iterator[Metric]:
+        workers = self.fleet.workers.nodes
+        orphans = sum(len(each.orphans) for each in workers)
+        streams = sum(self.fleet.streams.counts.values())
+        yield _gauge("connected", "1 while NATS can be reached.", self.connection.is_connected)
+        yield _gauge("lease_seconds", "Until this gateway's lease is lost.", self.lease.seconds_left())
+        yield _gauge("workers", "Workers that answer.", len(workers))
+        yield _gauge("streams", "Answers under way at workers.", streams)
+        yield _gauge("orphans", "Background responses that wait at workers for a gateway.", orphans)
+        yield Metric(
+            "dragoman_fleet_workers_lost_total",
+            "counter",
+            "Workers that were given up with answers under way.",
+            self.fleet.streams.lost_workers,
+        )
 
     def _status(self) -> NodeStatus:
         return NodeStatus(
@@ -102,9 +128,13 @@ class Gateway:
             self.lease.incarnation,
             "gateway",
             __version__,
-            streams=sum(self.fleet.streams_with.values()),
+            streams=sum(self.fleet.streams.counts.values()),
             seconds_left=self.lease.seconds_left(),
             renewal_seconds=self.lease.renewal_seconds,
             host=socket.gethostname(),
             pid=os.getpid(),
         )
+
+
+def _gauge(name: str, words: str, value: float) -> Metric:
+    return Metric(f"dragoman_fleet_{name}", "gauge", words, value)

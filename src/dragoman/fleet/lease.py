@@ -266,7 +266,10 @@ class NodeLease:
         while (left := self.seconds_left()) > 0:
             with suppress(TimeoutError):
                 await asyncio.wait_for(self.fenced.wait(), min(left, _LOOK_SECONDS))
-        _log.error("%s is fenced: it must not act any more", self.node)
+        _log.error(
+            "the lease of %s is lost, because it was not renewed in time: others may act in its place",
+            self.node,
+        )
 
     @property
     def _subject(self) -> str:

@@ -144,7 +144,7 @@ class Models:
 
     def _discovered(self) -> tuple[str, ...]:
         """The models that workers offer and that are not configured here."""
-        offered = self._fleet.offered if self._fleet is not None else ()
+        offered = self._fleet.workers.offered if self._fleet is not None else ()
         return tuple(each for each in offered if each not in self._config.models)
 
     def _remote(self, fleet: Fleet, model_id: str) -> LanguageModel:

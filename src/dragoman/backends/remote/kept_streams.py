@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
 
-from dragoman.backends.remote.fleet import Fleet, WorkerPeer
 from dragoman.backends.remote.stream import RemoteStream, StreamPosition
+from dragoman.backends.remote.worker_streams import WorkerPeer, WorkerStreams
 
 __all__ = ["KeptStreams"]
 
@@ -17,9 +17,9 @@ __all__ = ["KeptStreams"]
 class KeptStreams:
     """By the ids of their responses."""
 
-    def __init__(self, fleet: Fleet, tell: Callable[[Coroutine[None, None, None]], None]) -> None:
+    def __init__(self, workers: WorkerStreams, tell: Callable[[Coroutine[None, None, None]], None]) -> None:
         """`tell` starts the sending of a message."""
-        self._fleet = fleet
+        self._workers = workers
         self._tell = tell
         # Those that are kept from now on, or as soon as there is a stream.
         self._kept: set[str] = set()
@@ -40,14 +40,14 @@ class KeptStreams:
             _, stream = self._streams[response]
             stream.background_id = response
             # The worker learns that it keeps the stream.
-            self._tell(self._fleet.receipt(stream))
+            self._tell(self._workers.receipt(stream))
 
     def stored(self, response: str, position: StreamPosition) -> None:
         """The journal has everything up to this position."""
         _, stream = self._streams.get(response, (None, None))
         if stream is not None and stream.id == position.stream:
             stream.stored = position
-            self._tell(self._fleet.receipt(stream))
+            self._tell(self._workers.receipt(stream))
 
     def release(self, response: str) -> None:
         """Its end is stored, or never will be."""
@@ -69,8 +69,8 @@ class KeptStreams:
             return
         del self._streams[response]
         if not hands_over:
-            self._tell(self._fleet.receipt(stream))
-        self._tell(self._fleet.leave(peer, stream, is_over=True, hands_over=hands_over))
+            self._tell(self._workers.receipt(stream))
+        self._tell(self._workers.leave(peer, stream, is_over=True, hands_over=hands_over))
 
     def begin(self, response: str, peer: WorkerPeer, stream: RemoteStream) -> None:
         """A stream of this response is open."""
@@ -89,4 +89,4 @@ class KeptStreams:
             return
         if self._streams.get(response, (None, None))[1] is stream:
             del self._streams[response]
-        await self._fleet.leave(peer, stream, is_over=is_over, hands_over=hands_over)
+        await self._workers.leave(peer, stream, is_over=is_over, hands_over=hands_over)

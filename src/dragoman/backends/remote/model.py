@@ -17,10 +17,11 @@ from pathlib import Path
 import msgspec
 from msgspec.structs import replace
 
-from dragoman.backends.remote.fleet import Fleet, Unwilling, WorkerLost, WorkerPeer
+from dragoman.backends.remote.fleet import Fleet
 from dragoman.backends.remote.kept_streams import KeptStreams
 from dragoman.backends.remote.reading import StreamReader
 from dragoman.backends.remote.stream import RemoteStream, StreamPosition, machine_error
+from dragoman.backends.remote.worker_streams import Unwilling, WorkerLost, WorkerPeer
 from dragoman.fleet.connection import FleetUnavailable, NoAnswer
 from dragoman.fleet.hints import hints_of
 from dragoman.fleet.lease import LEASE_SECONDS, find_lease
@@ -94,17 +95,17 @@ class RemoteModel:
         # Which worker gave the last reply of each conversation.
         self._nodes: dict[str, str] = {}
         self._telling: set[asyncio.Task[None]] = set()
-        self._kept = KeptStreams(fleet, self._tell)
+        self._kept = KeptStreams(fleet.streams, self._tell)
         self._last_status: OfferedModel | None = None
         self._on_offer: Callable[[], None] | None = None
-        fleet.on_change.append(self._changed)
+        fleet.workers.on_change.append(self._changed)
 
     # What it is.
 
     @property
     def _status(self) -> OfferedModel | None:
         """What the workers say of it. If none is there, what they said last."""
-        for node in self._fleet.nodes:
+        for node in self._fleet.workers.nodes:
             if set(self._labels) <= set(node.labels):
                 for status in node.models:
                     if status.info.id == self._remote_id:
@@ -144,7 +145,7 @@ class RemoteModel:
     async def learn(self) -> None:
         """Ask the workers what they offer."""
         try:
-            await self._fleet.refresh()
+            await self._fleet.workers.refresh()
         except FleetUnavailable as error:
             _log.warning("%s: %s", self._id, error)
 
@@ -176,7 +177,7 @@ class RemoteModel:
     def delivered(self, conversation: str, *, whole: bool) -> None:
         node = self._nodes.get(conversation)
         if node is not None:
-            self._tell(self._fleet.delivered(node, self._remote_id, conversation, whole=whole))
+            self._tell(self._fleet.streams.delivered(node, self._remote_id, conversation, whole=whole))
 
     def _tell(self, saying: Coroutine[None, None, None]) -> None:
         task = asyncio.create_task(saying)
@@ -196,7 +197,7 @@ class RemoteModel:
         self._kept.hand_over(response_id)
 
     async def close(self) -> None:
-        self._fleet.on_change.remove(self._changed)
+        self._fleet.workers.on_change.remove(self._changed)
         if self._telling:
             await asyncio.wait(self._telling)
 
@@ -214,7 +215,7 @@ class RemoteModel:
         """Report the rest of a response. If it is cancelled, what another gateway may have shown of it is reported first."""
         at = msgspec.json.decode(position, type=StreamPosition)
         self._kept.keep(response_id)
-        reader = StreamReader(self._fleet, sink, response_id, self._mirror, None)
+        reader = StreamReader(self._fleet.streams, sink, response_id, self._mirror, None)
         source = CancellationSource()
 
         async def cancel() -> None:
@@ -245,8 +246,10 @@ class RemoteModel:
         approved: tuple[ApprovedCall, ...] = ()
         if self._mirror is not None:
             request, approved = self._mirror.outgoing(request)
-        message = RequestMessage("", self._fleet.gateway, self._remote_id, request, hints, approved)
-        reader = StreamReader(self._fleet, sink, request.consumer.response_id or "", self._mirror, request)
+        message = RequestMessage("", self._fleet.link.gateway, self._remote_id, request, hints, approved)
+        reader = StreamReader(
+            self._fleet.streams, sink, request.consumer.response_id or "", self._mirror, request
+        )
         owner = ""
         for _ in range(_MOST_MOVES):
             peer, stream = await self._opened(message, owner)
@@ -301,12 +304,12 @@ class RemoteModel:
             stream = RemoteStream(
                 at.stream,
                 at.node,
-                self._fleet.gateway,
+                self._fleet.link.gateway,
                 ReceivingWindow(number=at.number, consumed=at.consumed),
             )
             stream.background_id, stream.stored = reader.response, stored
             try:
-                resumed = await self._fleet.resume(stream, at.incarnation)
+                resumed = await self._fleet.streams.resume(stream, at.incarnation)
             except (Unwilling, FleetUnavailable) as error:
                 # The worker still counts on the other gateway, or NATS is away.
                 is_taken = isinstance(error, Unwilling)
@@ -317,6 +320,7 @@ class RemoteModel:
             except LanguageModelError as error:
                 raise machine_error("unavailable", at.node, _DROPPED, "Send the request again.") from error
             if resumed is not None:
+                _log.warning("%s goes on here, with stream %s of %s", reader.response, at.stream, at.node)
                 return resumed
             await asyncio.sleep(_LOOK_SECONDS)
             if not await self._lives(at.node):
@@ -367,15 +371,15 @@ class RemoteModel:
         loop = asyncio.get_running_loop()
         limit = loop.time() + ELECTION_SECONDS
         while True:
-            bids = await self._fleet.bids(self._remote_id, message.hints, limit - loop.time())
-            choice = choose(places, bids, self._labels, self._fleet.streams_with)
+            bids = await self._fleet.workers.bids(self._remote_id, message.hints, limit - loop.time())
+            choice = choose(places, bids, self._labels, self._fleet.streams.counts)
             opened = await self._first(message, choice, unwilling)
             if opened is not None:
                 return opened
             silent = await self._silent(bids, choice, unwilling)
             error = self._nobody(choice, unwilling, silent)
             if not silent or error.retry_after is not None or loop.time() >= limit:
-                if not (await self._fleet.connected()).is_connected:
+                if not (await self._fleet.link.connected()).is_connected:
                     raise _unreachable("There is no connection to NATS.")
                 raise error
             await asyncio.sleep(_LOOK_SECONDS)
@@ -384,7 +388,7 @@ class RemoteModel:
         self, bids: list[Bid], choice: WorkerChoice, unwilling: dict[str, LanguageModelError]
     ) -> list[str]:
         """The workers for this model that have leases, and have neither taken nor refused a request."""
-        known = {node.name for node in self._fleet.nodes_with(self._remote_id, self._labels)}
+        known = {node.name for node in self._fleet.workers.nodes_with(self._remote_id, self._labels)}
         asked = known - {bid.node for bid in bids} | set(choice.nodes)
         names = sorted(asked - unwilling.keys())
         lives = await asyncio.gather(*(self._lives(name, _LOOK_SECONDS) for name in names))
@@ -415,7 +419,7 @@ class RemoteModel:
             if node not in unwilling:
                 response = message.request.consumer.response_id or ""
                 try:
-                    opened = await self._fleet.open(
+                    opened = await self._fleet.streams.open(
                         node,
                         replace(message, stream=secrets.token_hex(8)),
                         response if self._kept.is_kept(response) else "",
@@ -440,7 +444,7 @@ class RemoteModel:
     async def _lives(self, node: str, seconds: float = ANSWER_SECONDS) -> bool:
         """Whether a node has a lease. If that cannot be read in time, it may have one."""
         try:
-            return await find_lease(await self._fleet.connected(), node, seconds) is not None
+            return await find_lease(await self._fleet.link.connected(), node, seconds) is not None
         except (FleetUnavailable, NoAnswer):
             # Perhaps the leases have no leader now.
             return True

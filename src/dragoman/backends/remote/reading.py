@@ -11,9 +11,9 @@ import asyncio
 import msgspec
 from msgspec.structs import replace
 
-from dragoman.backends.remote.fleet import Fleet, WorkerLost, WorkerPeer
 from dragoman.backends.remote.permission_mirror import PermissionMirror
 from dragoman.backends.remote.stream import RemoteStream, StreamPosition
+from dragoman.backends.remote.worker_streams import WorkerLost, WorkerPeer, WorkerStreams
 from dragoman.fleet.messages import Batch, StreamEnd
 from dragoman.lm import DataPart, Request, Sink
 from dragoman.lm.parts import CONVERSATION, POSITION
@@ -24,14 +24,14 @@ __all__ = ["StreamReader"]
 class StreamReader:
     def __init__(
         self,
-        fleet: Fleet,
+        workers: WorkerStreams,
         sink: Sink,
         response: str,
         mirror: PermissionMirror | None,
         request: Request | None,
     ) -> None:
         """`response`: the id of a stored response, or "". `request` is None if another gateway has made it."""
-        self._fleet = fleet
+        self._workers = workers
         self._sink = sink
         self.response = response
         self._mirror = mirror
@@ -60,7 +60,7 @@ class StreamReader:
             if self.position.number >= stream.sent_before:
                 self.has_caught_up.set()
             batch, size = await stream.next()
-            if peer.validity.seconds_left(self._fleet.clock()) <= 0:
+            if not self._workers.is_believed(peer):
                 # This process was suspended, or busy: others may have the conversation by now.
                 raise WorkerLost(peer.node)
             self._take(batch, size, peer.node)
@@ -70,7 +70,7 @@ class StreamReader:
                 # Nothing of it is stored.
                 stream.background_id = ""
             if is_due and not stream.background_id:
-                await self._fleet.receipt(stream)
+                await self._workers.receipt(stream)
             if batch.end is not None:
                 return batch.end
 

@@ -83,6 +83,7 @@ def build_app(service: HttpService, gate: AccessCheck, console: Console | None =
             Route("/v1/models", routes.models, methods=["GET"]),
             Route("/v1/models/{id}", routes.model, methods=["GET"]),
             Route("/healthz", routes.health, methods=["GET"]),
+            Route("/readyz", routes.readiness, methods=["GET"]),
             Route("/metrics", routes.metrics, methods=["GET"]),
             Route("/openapi.json", routes.openapi, methods=["GET"]),
         ],
@@ -252,6 +253,12 @@ class _Routes:
 
     async def health(self, _request: Request) -> Response:
         return JsonResponse({"status": "ok"})
+
+    async def readiness(self, _request: Request) -> Response:
+        why = self._service.why_not_ready()
+        if why is None:
+            return JsonResponse({"status": "ok"})
+        return JsonResponse({"status": "unavailable", "reason": why}, 503)
 
     async def metrics(self, _request: Request) -> Response:
         return PlainTextResponse(

@@ -18,6 +18,7 @@ There is nothing to click here: give such a program this address with <code>/v1<
 <li><a href="/v1/models">/v1/models</a>: the models that it can ask for
 <li><a href="/openapi.json">/openapi.json</a>: all that is served, for programs
 <li><a href="/healthz">/healthz</a>: whether the server is up
+<li><a href="/readyz">/readyz</a>: whether it can take requests now
 </ul>
 <p>If the server has API keys, the list of models needs one: <code>Authorization: Bearer KEY</code>.
 <code>docs/http.md</code> of the project says how to set up clients, and <code>dragoman serve --help</code> the server.</p>

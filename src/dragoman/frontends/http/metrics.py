@@ -5,13 +5,23 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from typing import Literal, NamedTuple
 
 from dragoman.lm import UsagePart
 
-__all__ = ["Metrics"]
+__all__ = ["Metric", "Metrics"]
 
 # From a scripted model to an agent that works for an hour.
 _SECONDS = (0.1, 0.5, 1, 5, 10, 30, 60, 300, 900, 3_600)
+
+
+class Metric(NamedTuple):
+    """One number without labels."""
+
+    name: str
+    kind: Literal["counter", "gauge"]
+    words: str
+    value: float
 
 
 class Metrics:
@@ -26,6 +36,10 @@ class Metrics:
         self._seconds = 0.0
         self.under_way = 0
         self.sockets = 0
+        # Background responses of other servers that this one has continued.
+        self.taken_over = 0
+        # What there is beside this server's own numbers: those of a fleet.
+        self.others: Callable[[], Iterable[Metric]] = tuple
 
     def request(self, route: str | None, status: int) -> None:
         """Count a request. `route` is the declared path of its route; None if no route matches."""
@@ -64,6 +78,15 @@ class Metrics:
         yield f"dragoman_responses_under_way {self.under_way}"
         yield from _head("dragoman_websockets_open", "gauge", "WebSockets open now.")
         yield f"dragoman_websockets_open {self.sockets}"
+        taken_over = Metric(
+            "dragoman_responses_taken_over_total",
+            "counter",
+            "Background responses of servers that are gone, continued here.",
+            self.taken_over,
+        )
+        for metric in (taken_over, *self.others()):
+            yield from _head(metric.name, metric.kind, metric.words)
+            yield f"{metric.name} {metric.value:g}"
         yield from _head(
             "dragoman_response_seconds", "histogram", "Seconds from the request to the end of its response."
         )

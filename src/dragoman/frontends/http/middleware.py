@@ -42,7 +42,7 @@ _KEY = "dragoman.key"
 # The limit of all headers together: a key, an id or two, and what browsers add.
 HEADER_BYTES = 64 * 1024
 # Paths that need no key: for process monitors, and for users who have no key yet.
-_OPEN_TO_ALL = frozenset({"/", "/healthz", "/openapi.json"})
+_OPEN_TO_ALL = frozenset({"/", "/healthz", "/readyz", "/openapi.json"})
 
 
 def _is_open(path: str, headers: Headers) -> bool:

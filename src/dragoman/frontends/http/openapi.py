@@ -95,6 +95,7 @@ def description(*, has_console: bool = False) -> JsonObject:
             "/v1/models": {"get": _operation("List the configured models.")},
             "/v1/models/{id}": {"get": _operation("Return a configured model.", parameters=by_id)},
             "/healthz": {"get": _operation("Whether the server is up.", is_open=True)},
+            "/readyz": {"get": _operation("Whether the server can take requests now.", is_open=True)},
             "/metrics": {"get": _operation("Metrics for Prometheus.", form="text/plain")},
             **(console_paths(console_bodies) if has_console else {}),
         },

@@ -108,6 +108,8 @@ class HttpService:
         # The tasks of background responses: the event loop holds no strong reference to them.
         self._tasks: set[asyncio.Task[None]] = set()
         self.metrics = Metrics(lambda: (model.id for model in models.infos()))
+        # Why this server cannot take requests now. None: it can.
+        self.why_not_ready: Callable[[], str | None] = lambda: None
         self._under_way = 0
         # The answers that do not run in the background.
         self._with_clients: set[ResponseRun] = set()
@@ -373,7 +375,8 @@ class HttpService:
         answer.usage = reported[-1].usage
         run = BackgroundRun(entry, opened, self._journals, started.model, started.connection, answer, events)
         self.background.add(run)
-        _log.warning("%s goes on here: the server that ran it is gone; position %s", response_id, position)
+        self.metrics.taken_over += 1
+        _log.warning("%s is taken over: the server that ran it is gone; position %s", response_id, position)
         async with AsyncExitStack() as stack:
             # However many responses run: it runs already.
             await stack.enter_async_context(self._counted(answer, started.model, response_id))

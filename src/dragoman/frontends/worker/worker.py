@@ -89,7 +89,9 @@ class Worker(Generic[_L]):
                     if await self._live():
                         return
                     has_lived, is_said = True, False
-                    _log.warning("the worker was fenced, and begins again")
+                    _log.warning(
+                        "the lease was not renewed in time: all agents of this worker were stopped, and it begins again"
+                    )
                 except (FleetUnavailable, NameTaken) as error:
                     # In a later life, a late renewal of the former one looks like another node of this name.
                     if not has_lived:
@@ -168,13 +170,13 @@ class Worker(Generic[_L]):
             async with asyncio.timeout(_END_SECONDS if is_fenced else None):
                 await models.close()
         except TimeoutError:
-            _log.error("the models of the fenced worker could not be closed in %g seconds", _END_SECONDS)
+            _log.error("models could not be closed within %g seconds after the lease was lost", _END_SECONDS)
 
 
 def _stopped_error(node: str) -> LanguageModelError:
     return LanguageModelError(
         "unavailable",
         f"The machine {node}, on which this conversation ran, stops.",
-        hint="Send the request again, or the next one: the conversation continues on another machine.",
-        public="The machine on which this conversation ran stops. Send the request again, or the next one: the conversation continues on another one.",
+        hint="Send the request again: the conversation continues on another machine.",
+        public="The machine on which this conversation ran stops. Send the request again: the conversation continues on another one.",
     )

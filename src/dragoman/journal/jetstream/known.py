@@ -101,7 +101,7 @@ class KnownHeads:
     def check_fence(self) -> None:
         if self._lease.seconds_left() <= 0:
             raise JournalStoreError(
-                f"The node {self._lease.node} is fenced: its lease was not renewed in time, and others may act in its place."
+                f"The node {self._lease.node} has lost its lease, which was not renewed in time. Others may act in its place."
             )
 
     def is_ours(self, head: JournalHead) -> bool:
