@@ -39,6 +39,7 @@ _LEADER_STREAMS = 20
 _GATEWAY_DIES = "kill -9 of a gateway: its background response goes on elsewhere"
 # Of a worker, where it is counted how many conversations several have.
 _FEW_AGENTS = 4
+_CLAIM_SECONDS = 2.0
 _LONG_STREAM = f"!pace {RATE} {RATE * 600}"
 _COLUMNS = (
     Column("cpu", "CPU µs/part"),
@@ -273,6 +274,8 @@ async def _moving(stage: Stage, scale: Scale) -> list[Row]:
                     return bool(owner)
 
                 await fleet.until(connection, has_owner)
+            # A turn begins before its worker owns the conversation. One that nobody owns moves at once.
+            await asyncio.sleep(_CLAIM_SECONDS)
             fleet.workers[owner[0]].end()
             began = time.perf_counter()
             with contextlib.suppress(Failed):

@@ -324,6 +324,11 @@ class FleetProcesses:
             while not is_so():  # noqa: ASYNC110 - a file tells nobody
                 await asyncio.sleep(_LOOK_SECONDS)
 
+    async def until_true(self, is_so: Callable[[], Awaitable[bool]]) -> None:
+        async with asyncio.timeout(DEADLINE_SECONDS):
+            while not await is_so():  # noqa: ASYNC110 - a server tells nobody
+                await asyncio.sleep(_LOOK_SECONDS)
+
 
 @asynccontextmanager
 async def fleet_processes(folder: Path) -> AsyncIterator[FleetProcesses]:

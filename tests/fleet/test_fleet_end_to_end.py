@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import signal
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
 import pytest
@@ -235,6 +235,55 @@ async def test_n3_a_worker_cut_off_from_nats_fences_itself_ends_its_agents_and_c
         after = await gateway.do(["say", "Again."], previous_response_id=first.id)
         assert after.text == "Again."
         assert worker.process.returncode is None
+
+
+async def test_a_gateway_that_is_cut_off_says_so_and_the_status_names_the_responses_that_wait_for_one(
+    fleet: FleetProcesses,
+) -> None:
+    async with stalling_proxy(fleet.url) as proxy:
+        await fleet.worker("w1")
+        gateway = await fleet.gateway("g1", proxy.url)
+        going = gateway.begin(["say", "Half"], ["gate", "on"], ["say", " and whole."], background=True)
+        await going.until("Half")
+        id_ = going.events[0]["response"]["id"]
+
+        async def readiness() -> tuple[int, str]:
+            found = await gateway.client.get("/readyz")
+            return found.status_code, found.json().get("reason", "")
+
+        async def metric(name: str) -> float:
+            text = (await gateway.client.get("/metrics")).text
+            [line] = [each for each in text.splitlines() if each.startswith(f"dragoman_{name} ")]
+            return float(line.split()[1])
+
+        assert await readiness() == (200, "")
+        known = {
+            name: await metric(f"fleet_{name}") for name in ("connected", "workers", "streams", "orphans")
+        }
+        assert known == {"connected": 1, "workers": 1, "streams": 1, "orphans": 0}
+        assert await metric("fleet_lease_seconds") > 0
+        proxy.stall()
+        await fleet.until_true(lambda: _is_told(readiness, 503))
+        assert "NATS" in (await readiness())[1]
+        assert (await gateway.client.get("/healthz")).status_code == 200
+
+        async def is_shown() -> bool:
+            said = await fleet.run("fleet", "status")
+            return (
+                f"w1 keeps background responses whose gateway is gone, until another one continues them: {id_}"
+                in said
+            )
+
+        await fleet.until_true(is_shown)
+        proxy.go_on()
+        await fleet.until_true(lambda: _is_told(readiness, 200))
+        open_gate(fleet.place("w1"), "on")
+        assert (await going.end())["response"]["output"][-1]["content"][0]["text"] == "Half and whole."
+        assert await metric("fleet_workers_lost_total") == 1
+
+
+async def _is_told(readiness: Callable[[], Awaitable[tuple[int, str]]], status: int) -> bool:
+    return (await readiness())[0] == status
 
 
 async def test_a_model_that_is_added_to_a_running_worker_is_offered_and_one_that_is_removed_is_not(

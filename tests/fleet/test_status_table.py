@@ -2,7 +2,7 @@
 
 import pytest
 
-from dragoman.cli.fleet_status import _node, _stored
+from dragoman.cli.fleet_status import _node, _orphans, _stored
 from dragoman.fleet.messages import NodeStatus
 from dragoman.fleet.survey import NodeReport
 
@@ -14,6 +14,17 @@ def _cells(status: NodeStatus) -> tuple[str, ...]:
 def test_a_gateway_runs_no_agents() -> None:
     assert _cells(NodeStatus("g1", "life", "gateway", "1.0")) == ("-",) * 4
     assert _cells(NodeStatus("w1", "life", "worker", "1.0")) == ("0", "0", "0 B", "0")
+
+
+def test_responses_without_a_gateway_are_named_with_their_worker() -> None:
+    nodes = [
+        NodeReport("w1", NodeStatus("w1", "life", "worker", "1.0", orphans={"resp_b": "s2", "resp_a": "s1"})),
+        NodeReport("w2", NodeStatus("w2", "life", "worker", "1.0")),
+        NodeReport("w3"),
+    ]
+    [line] = _orphans(nodes)
+    assert line.startswith("\nw1 keeps background responses whose gateway is gone")
+    assert line.endswith(": resp_a, resp_b")
 
 
 @pytest.mark.parametrize(

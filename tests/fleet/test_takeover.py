@@ -10,8 +10,12 @@ from typing import Any
 
 import pytest
 
+from console.asking import session_of
+from dragoman.backends.remote.question_mirror import QuestionMirror
+from dragoman.config import ConsoleConfig
 from dragoman.fleet.messages import STREAM_FORM, Cancel, ResumeStream
 from dragoman.fleet.subjects import streams_subject
+from dragoman.frontends.console.console import Console
 from dragoman.frontends.http.background_run import BackgroundRun, StoppedBy
 from dragoman.frontends.worker.batch_sender import BatchSender
 from dragoman.frontends.worker.stream import WorkerStream
@@ -19,6 +23,7 @@ from dragoman.journal.response_events import PartsReported
 from dragoman.journal.store import JournalStoreError
 from dragoman.lm import JsonObject, TextPart
 from fake_agent.steps import open_gate, prompt
+from fleet.gateways_and_worker import until as until_inbox
 from fleet.machines import script, soon, until
 from fleet.takeovers import (
     GatewayHere,
@@ -220,6 +225,39 @@ async def test_j4_a_worker_that_sends_nothing_does_not_hold_up_a_cancellation(
     id_, b = await _shown_and_not_stored(place, monkeypatch)
     cancelled = (await soon(b.site.call("POST", f"/v1/responses/{id_}/cancel", b""))).response
     assert cancelled["status"] == "cancelled"
+
+
+@pytest.mark.parametrize("decided", ["while no gateway has it", "after the take-over"])
+async def test_j4_a_question_that_is_open_when_the_gateway_goes_is_decided_once_at_the_other(
+    place: Takeovers, decided: str
+) -> None:
+    worker, folder = await with_agent(place)
+    a, b = await place.open("a"), await place.open("b")
+    questions = b.models.permissions.inbox
+    mirror = QuestionMirror.running(await place.room.connection("b-q"), "b", questions, presence_seconds=0.1)
+    await place.room.stack.enter_async_context(mirror)
+    console = Console(ConsoleConfig(), (), b.models, "http://127.0.0.1:8427/")
+    place.room.stack.push_async_callback(console.close)
+    console.feed.open(session_of())
+    asked = worker.models.permissions.inbox
+    await until_inbox(asked, lambda: asked.is_reachable("any"))
+    call = {"toolCallId": "p", "title": "Run it", "kind": "execute", "rawInput": {"command": "git log"}}
+    first = ask(a, ["say", "One "], ["ask", call, ["allow_once", "reject_once"]])
+    await first.until_said("One ")
+    await until_inbox(questions, lambda: len(questions))
+    a.is_gone = True
+    if decided == "after the take-over":
+        await soon(until(lambda: b.service.background.are_running))
+    [question] = questions
+    await soon(console.decider.decide(question.id, session_of(), "allow"))
+    said = text_of(await soon(until_ended(b, id_of(first))))
+    # Between them is the notice that a person can decide.
+    assert (said.partition(" ")[0], said.rpartition("\n")[2]) == ("One", "<p: the-allow_once>")
+    assert (said.count("One "), said.count("<p: ")) == (1, 1)
+    [record] = worker.models.permissions.record.newest_first()
+    assert (record.allowed, record.by) == (True, "person")
+    assert len(questions) == 0
+    assert prompts_in(folder) == 1
 
 
 async def test_j4_the_turn_in_its_conversation_is_that_of_the_whole_response(place: Takeovers) -> None:

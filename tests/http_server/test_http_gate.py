@@ -32,7 +32,8 @@ async def test_r7_without_a_key_nobody_comes_in(site: _Make, given_: str) -> Non
     for path in ("/v1/models", "/metrics", "/nowhere"):
         answered = await made.get(path, authorization=encoded)
         assert (answered.status, answered.error["code"]) == (401, "invalid_api_key")
-    assert (await made.get("/healthz", authorization=encoded)).status == 200
+    for path in ("/healthz", "/readyz"):
+        assert (await made.get(path, authorization=encoded)).status == 200
     assert (await made.get("/v1/models", authorization="bearer second")).status == 200
 
 
@@ -222,6 +223,19 @@ async def test_whoever_opens_the_address_in_a_browser_is_told_what_it_is(
     assert {"/v1/models", "/openapi.json"} <= set(links)
     for link in links:
         assert (await made.get(link, authorization=f"Bearer {KEY}")).status == 200
+
+
+async def test_a_server_that_cannot_take_requests_says_why(site: _Make) -> None:
+    made = site("Yes.")
+    assert (await made.get("/readyz")).json == {"status": "ok"}
+    made.service.why_not_ready = lambda: "The store is away."
+    answered = await made.get("/readyz")
+    assert (answered.status, answered.json) == (
+        503,
+        {"status": "unavailable", "reason": "The store is away."},
+    )
+    # A server that waits for something else is not to be started anew for that.
+    assert (await made.get("/healthz")).status == 200
 
 
 async def test_metrics_have_labels_that_no_client_can_add_to(site: _Make) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shlex
 import signal
 import sys
 from argparse import Namespace
@@ -44,10 +45,11 @@ def up(arguments: Namespace, context: CommandContext) -> int:
             if config.fleet.urls != (server.url,):
                 say("In the configuration of workers and gateways on this machine:\n")
                 print(fleet_table(server.url, folder.path))
+            given = "" if context.option is None else f" --config {shlex.quote(str(context.option))}"
             say(
                 "Then, each in a terminal of its own:\n\n"
-                f"  dragoman worker --name {_WORKER}\n"
-                f"  dragoman serve --name {_GATEWAY}\n\n"
+                f"  dragoman worker --name {_WORKER}{given}\n"
+                f"  dragoman serve --name {_GATEWAY}{given}\n\n"
                 "Another worker: dragoman fleet credentials worker worker-2. Ctrl-C ends NATS; keys and data stay."
             )
             sys.stdout.flush()
