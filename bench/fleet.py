@@ -13,7 +13,7 @@ import contextlib
 import json
 import signal
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from typing import Any
 
 import httpx2
@@ -39,7 +39,8 @@ _LEADER_STREAMS = 20
 _GATEWAY_DIES = "kill -9 of a gateway: its background response goes on elsewhere"
 # Of a worker, where it is counted how many conversations several have.
 _FEW_AGENTS = 4
-_CLAIM_SECONDS = 2.0
+_WORKER_DIES = "kill -9: the next request of the conversation is answered"
+_DELTA = "response.output_text.delta"
 _LONG_STREAM = f"!pace {RATE} {RATE * 600}"
 _COLUMNS = (
     Column("cpu", "CPU µs/part"),
@@ -127,7 +128,7 @@ def _goals(figure: Figure, many: int) -> tuple[Goal, ...]:
         ),
         Goal(
             "a conversation goes on elsewhere after kill -9",
-            seconds("kill -9: an answer elsewhere"),
+            seconds(_WORKER_DIES),
             20,
             unit="s",
         ),
@@ -254,50 +255,102 @@ async def _leader_dies(stage: Stage, scale: Scale) -> Row:
 
 
 async def _moving(stage: Stage, scale: Scale) -> list[Row]:
-    """A worker ends in the middle of an answer, or between two; the same conversation is asked again until it answers."""
-    told, killed, drained, usual = [], [], [], []
+    """A worker is killed in the middle of two answers. Another one ends between two answers.
+
+    The same request again is another conversation, with the transcript of this one. The next request, after the piece of an
+    answer, continues the conversation: when the lease of the dead worker has ended.
+    """
+    told, repeated, killed, drained, usual = [], [], [], [], []
     for number in range(scale(3, 1)):
         async with fleet_of(stage, f"moving-{number}") as fleet:
             await fleet.worker("w1")
-            await fleet.worker("w2")
             gateway = await fleet.served("gateway", "g1")
-            hello = f"{stage.new_words()} !say 1"
-            await gateway.consumer.ask([("user", hello)])
-            history = [("user", hello), ("assistant", PART)]
-            async with FleetConnection.open(fleet.urls, "looks") as connection:
-                asking = asyncio.create_task(gateway.consumer.ask([*history, ("user", _LONG_STREAM)]))
-                owner: list[str] = []
+            address = f"http://127.0.0.1:{fleet.processes[-1].port}"
+            async with httpx2.AsyncClient(base_url=address, timeout=_START_SECONDS) as client:
+                cut = [_CutAnswer(client, await _continued(gateway, [], stage.new_words())) for _ in range(2)]
+                await fleet.worker("w2")
+                await asyncio.gather(*(each.has_begun.wait() for each in cut))
+                fleet.workers["w1"].end()
+                began = time.perf_counter()
+                same, following = await asyncio.gather(*(each.task for each in cut))
+                told.append((time.perf_counter() - began) * 1e3)
 
-                def has_owner(found: dict[str, NodeStatus], owner: list[str] = owner) -> bool:
-                    # Not its streams: that of the first answer may wait for its last receipt.
-                    owner[:] = [name for name, status in found.items() if status.turns]
-                    return bool(owner)
+                async def seconds(request: list[tuple[str, str]], began: float = began) -> float:
+                    await _first_part(client, request)
+                    return time.perf_counter() - began
 
-                await fleet.until(connection, has_owner)
-            # A turn begins before its worker owns the conversation. One that nobody owns moves at once.
-            await asyncio.sleep(_CLAIM_SECONDS)
-            fleet.workers[owner[0]].end()
+                again, later = await asyncio.gather(
+                    seconds(same[:-1]), seconds([*following, ("user", "!say 1")])
+                )
+                repeated.append(again * 1e3)
+                killed.append(later * 1e3)
+            history = await _continued(gateway, [], stage.new_words())
             began = time.perf_counter()
-            with contextlib.suppress(Failed):
-                await asking
-            told.append((time.perf_counter() - began) * 1e3)
-            await _answered(gateway, history)
-            killed.append((time.perf_counter() - began) * 1e3)
-            [left] = [name for name in fleet.workers if name != owner[0]]
-            began = time.perf_counter()
-            await _answered(gateway, history)
+            history = await _continued(gateway, history)
             usual.append((time.perf_counter() - began) * 1e3)
             await fleet.worker("w3")
-            fleet.workers[left].end(signal.SIGTERM)
+            fleet.workers["w2"].end(signal.SIGTERM)
             began = time.perf_counter()
-            await _answered(gateway, history)
+            await _continued(gateway, history)
             drained.append((time.perf_counter() - began) * 1e3)
     return [
         Row("kill -9: an error is shown", FLEET, {"ms": tuple(told)}),
-        Row("kill -9: an answer elsewhere", FLEET, {"ms": tuple(killed)}),
+        Row("kill -9: the same request again is answered", FLEET, {"ms": tuple(repeated)}),
+        Row(_WORKER_DIES, FLEET, {"ms": tuple(killed)}),
         Row("clean exit: an answer elsewhere", FLEET, {"ms": tuple(drained)}),
         Row("an answer where the conversation is", FLEET, {"ms": tuple(usual)}),
     ]
+
+
+class _CutAnswer:
+    """A long answer that ends with an error. The task returns the history with the piece of it."""
+
+    def __init__(self, client: httpx2.AsyncClient, history: list[tuple[str, str]]) -> None:
+        self.has_begun = asyncio.Event()
+        self.task = asyncio.create_task(self._read(client, [*history, ("user", _LONG_STREAM)]))
+
+    async def _read(
+        self, client: httpx2.AsyncClient, request: list[tuple[str, str]]
+    ) -> list[tuple[str, str]]:
+        piece = ""
+        try:
+            async for part in _parts(client, request):
+                piece += part
+                self.has_begun.set()
+        except Failed:
+            return [*request, ("assistant", piece)]
+        raise Failed("an answer that was cut off ended well")
+
+
+async def _parts(client: httpx2.AsyncClient, messages: list[tuple[str, str]]) -> AsyncGenerator[str, None]:
+    """The parts of a chat completion. Raises `Failed`."""
+    said = [{"role": role, "content": text} for role, text in messages]
+    body = {"model": "bench", "stream": True, "messages": said}
+    async with client.stream("POST", "/v1/chat/completions", json=body) as answered:
+        if answered.is_error:
+            raise Failed((await answered.aread()).decode())
+        async for line in answered.aiter_lines():
+            if line.startswith("data: {"):
+                event = json.loads(line.removeprefix("data: "))
+                if "error" in event:
+                    raise Failed(event["error"]["message"])
+                for choice in event["choices"]:
+                    if text := choice["delta"].get("content"):
+                        yield text
+
+
+async def _first_part(client: httpx2.AsyncClient, messages: list[tuple[str, str]]) -> None:
+    """Ask until the first part of an answer has come, and hang up. Raises `Failed`."""
+    limit = time.perf_counter() + _START_SECONDS
+    while True:
+        try:
+            async with contextlib.aclosing(_parts(client, messages)) as parts:
+                async for _ in parts:
+                    return
+        except Failed:
+            if time.perf_counter() >= limit:
+                raise
+        await asyncio.sleep(0.1)
 
 
 async def _taken_over(stage: Stage, scale: Scale) -> Row:
@@ -320,13 +373,13 @@ async def _taken_over(stage: Stage, scale: Scale) -> Row:
                 async with client.stream("POST", base, json=body) as answered:
                     lines = answered.aiter_lines()
                     begun = await _event(lines, "response.created")
-                    heard = await _event(lines, "response.output_text.delta")
+                    heard = await _event(lines, _DELTA)
                     killed.end()
                     began = time.perf_counter()
                 path = f"http://127.0.0.1:{other.port}/v1/responses/{begun['response']['id']}"
                 query = {"stream": "true", "starting_after": str(heard["sequence_number"] + RATE)}
                 async with client.stream("GET", path, params=query) as answered:
-                    await _event(answered.aiter_lines(), "response.output_text.delta")
+                    await _event(answered.aiter_lines(), _DELTA)
                 samples.append((time.perf_counter() - began) * 1e3)
                 (await client.post(f"{path}/cancel")).raise_for_status()
     return Row(_GATEWAY_DIES, FLEET, {"ms": tuple(samples)})
@@ -342,18 +395,21 @@ async def _event(lines: AsyncIterator[str], kind: str) -> dict[str, Any]:
     raise Failed(f"the stream ended before {kind}")
 
 
-async def _answered(gateway: Running, history: list[tuple[str, str]]) -> None:
-    """Until there is an answer. A person would not ask so often. Raises `Failed`."""
+async def _continued(
+    gateway: Running, history: list[tuple[str, str]], words: str = ""
+) -> list[tuple[str, str]]:
+    """Ask until there is an answer, and return the history with it. Raises `Failed`."""
+    request = [*history, ("user", f"{words} !say 1")]
     limit = time.perf_counter() + _START_SECONDS
     why = ""
     while time.perf_counter() < limit:
         try:
-            heard = await gateway.consumer.ask([*history, ("user", "!say 1")])
+            heard = await gateway.consumer.ask(request)
         except (Failed, OSError) as error:
             why = str(error)
         else:
             if heard.parts == 1:
-                return
+                return [*request, ("assistant", PART)]
             why = f"{heard.parts} parts instead of 1"
         await asyncio.sleep(0.1)
     raise Failed(f"no answer for {_START_SECONDS:g} s: {why[-300:]}")

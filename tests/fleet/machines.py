@@ -78,7 +78,7 @@ class RunningWorker:
     @property
     def streams(self) -> int:
         assert self.worker.serving is not None
-        return self.worker.serving.stream_count
+        return len(self.worker.serving._streams)
 
     @property
     def served_requests(self) -> int:

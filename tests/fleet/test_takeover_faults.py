@@ -404,7 +404,7 @@ async def test_j4_a_stream_is_resumed_only_from_where_the_worker_still_has_it(pl
     serving = worker.worker.serving
     assert serving is not None
     [stream] = serving._streams.values()
-    await soon(until(lambda: stream.background_id and stream.window.kept_bytes == 0))
+    await soon(until(lambda: stream.background_id and not stream.window.after(0)))
     stream.orphaned_at = 0.0
     other = await place.room.connection("other")
     resume = ResumeStream(stream.id, "other/1", stream.background_id, 0)

@@ -14,7 +14,7 @@ import msgspec
 
 from dragoman.fleet.connection import FleetConnection
 from dragoman.fleet.lease import LeaseRecord
-from dragoman.fleet.stored import StoredMessage, stored_after
+from dragoman.fleet.stored import StoredMessage, StoredStream
 from dragoman.fleet.subjects import JOURNAL_SUBJECTS, JOURNALS, LEASE_SUBJECTS, LEASES
 from dragoman.journal.jetstream.head import JournalHead
 from fleet_faults.talk import Talk
@@ -69,7 +69,7 @@ class LeaseLife:
 async def read_writes(connection: FleetConnection) -> dict[str, list[JournalWrite]]:
     """All messages of each journal, in the order in which they were stored."""
     found: dict[str, list[JournalWrite]] = {}
-    for message in await stored_after(connection, JOURNALS, f"{JOURNAL_SUBJECTS}.*"):
+    for message in await StoredStream(connection, JOURNALS).after(f"{JOURNAL_SUBJECTS}.*"):
         head = JournalHead.read(message)
         found.setdefault(head.info.id, []).append(JournalWrite(_stored_at(message), head))
     return found
@@ -80,7 +80,7 @@ async def read_leases(connection: FleetConnection, lease_seconds: float) -> tupl
     stored = (await connection.js.stream_info(LEASES)).state.last_seq
     limit = time.monotonic() + _MIRROR_SECONDS
     while True:
-        messages = await stored_after(connection, LEASE_HISTORY, f"{LEASE_SUBJECTS}.*")
+        messages = await StoredStream(connection, LEASE_HISTORY).after(f"{LEASE_SUBJECTS}.*")
         # One that was cut off from its source stops early: the last renewals are missing, too.
         is_whole = len(messages) >= stored
         if is_whole or time.monotonic() > limit:

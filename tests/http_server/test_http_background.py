@@ -555,7 +555,7 @@ async def test_j4_a_client_that_follows_another_process_does_not_make_it_wait(
         await soon(has_looked.wait())
         assert claims <= 1
         # A process that hangs no longer renews its lease: after that time, the follower claims again.
-        monkeypatch.setattr("dragoman.frontends.http.response_journals.LEASE_SECONDS", 0)
+        monkeypatch.setattr("dragoman.frontends.http.response_journals.JOURNAL_LEASE_SECONDS", 0)
         has_looked.clear()
         looks = 0
         await soon(has_looked.wait())

@@ -19,7 +19,7 @@ from dragoman.journal.fold import ConversationState
 from dragoman.journal.sqlite import journals
 from dragoman.journal.sqlite.journals import SqliteJournals
 from dragoman.journal.sqlite.owners import is_free, own_name
-from dragoman.journal.store import LEASE_SECONDS
+from dragoman.journal.store import JOURNAL_LEASE_SECONDS
 from dragoman.process import ProcessIdentity
 from dragoman.store import Database, SqliteResponses, StoredResponse, StoreError
 from journal.store_samples import stamped, started, turn
@@ -54,11 +54,11 @@ async def test_a_lease_that_was_not_renewed_ends(
     await store.append("one", 0, stamped(started()))
     await store.append("two", 0, stamped(started()))
     real = time.monotonic
-    monkeypatch.setattr(time, "monotonic", lambda: real() + LEASE_SECONDS - 1)
+    monkeypatch.setattr(time, "monotonic", lambda: real() + JOURNAL_LEASE_SECONDS - 1)
     await store.renew()
-    monkeypatch.setattr(time, "monotonic", lambda: real() + 2 * LEASE_SECONDS - 2)
+    monkeypatch.setattr(time, "monotonic", lambda: real() + 2 * JOURNAL_LEASE_SECONDS - 2)
     assert await other.claim("one", 1) == "held"
-    monkeypatch.setattr(time, "monotonic", lambda: real() + 2 * LEASE_SECONDS)
+    monkeypatch.setattr(time, "monotonic", lambda: real() + 2 * JOURNAL_LEASE_SECONDS)
     assert await other.claim("one", 1) == "ours"
 
 
@@ -71,10 +71,10 @@ def _shifted(seconds: float) -> Callable[[], float]:
 def test_setting_the_clock_ends_no_lease_and_extends_none(
     monkeypatch: pytest.MonkeyPatch, days: float
 ) -> None:
-    until = time.monotonic() + LEASE_SECONDS
+    until = time.monotonic() + JOURNAL_LEASE_SECONDS
     monkeypatch.setattr(time, "time", _shifted(days * 86_400))
     assert not is_free(own_name(), until)
-    assert is_free(own_name(), until - 2 * LEASE_SECONDS)
+    assert is_free(own_name(), until - 2 * JOURNAL_LEASE_SECONDS)
 
 
 @pytest.mark.parametrize("owner", [_DEAD, "no process at all", ""])

@@ -16,7 +16,7 @@ from dragoman.journal.agent_events import SessionChanged, TextSaid
 from dragoman.journal.event import JournalStarted
 from dragoman.journal.events import AnyEvent
 from dragoman.journal.sqlite.journals import SqliteJournals
-from dragoman.journal.store import LEASE_SECONDS, JournalStore
+from dragoman.journal.store import JOURNAL_LEASE_SECONDS, JournalStore
 from dragoman.journal.writer import Journals, JournalWriter
 from dragoman.store import Database, StoreError
 
@@ -80,7 +80,7 @@ async def test_a_journal_is_held_and_released_with_what_is_stored(
     assert _is_ours(writer)
     real = time.monotonic
     with monkeypatch.context() as later:
-        later.setattr(time, "monotonic", lambda: real() + LEASE_SECONDS)
+        later.setattr(time, "monotonic", lambda: real() + JOURNAL_LEASE_SECONDS)
         assert not _is_ours(writer), "whatever the store says"
         writer.note_renewed()
         assert _is_ours(writer)

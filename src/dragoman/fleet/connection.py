@@ -256,11 +256,6 @@ class FleetConnection:
             raise _unavailable(error) from error
 
     @property
-    def partial_bytes(self) -> int:
-        """Of messages of which some pieces have arrived."""
-        return self._joiner.size
-
-    @property
     def max_payload(self) -> int:
         """In bytes: of one message, with its headers."""
         return self._client.max_payload

@@ -28,7 +28,7 @@ from dragoman.process.deadline import boot_seconds
 
 __all__ = [
     "FENCE_SECONDS",
-    "LEASE_SECONDS",
+    "NODE_LEASE_SECONDS",
     "RENEW_SECONDS",
     "LeaseRecord",
     "LeaseTerm",
@@ -43,7 +43,7 @@ __all__ = [
 _log = logging.getLogger(__name__)
 
 # Elections of NATS take up to eight seconds. With three seconds, ten leases were lost in 90 seconds of faults.
-LEASE_SECONDS = 20
+NODE_LEASE_SECONDS = 20
 RENEW_SECONDS = 4
 # The rest is for what the node still does when it is fenced, and for clocks that run differently.
 FENCE_SECONDS = 16
@@ -62,7 +62,7 @@ class LeaseTimes:
     """In seconds: how long a lease lasts, how often it is renewed, and when its holder is fenced."""
 
     # JetStream counts whole seconds.
-    lease: int = LEASE_SECONDS
+    lease: int = NODE_LEASE_SECONDS
     renew: float = RENEW_SECONDS
     fence: float = FENCE_SECONDS
 

@@ -30,7 +30,6 @@ __all__ = [
     "StoredStream",
     "WrongSequence",
     "naming_errors",
-    "stored_after",
     "through_election",
 ]
 
@@ -294,11 +293,6 @@ class StoredStream:
     async def nearest_at(self, sequence: int) -> StoredMessage | None:
         """The message with this sequence number. None: it is gone."""
         return await self.at(sequence) or await self._of_leader(sequence)
-
-
-async def stored_after(connection: FleetConnection, stream: str, subject: str) -> list[StoredMessage]:
-    """All messages of a subject, in order."""
-    return await StoredStream(connection, stream).after(subject)
 
 
 def _direct_message(received: Received) -> StoredMessage:

@@ -40,10 +40,6 @@ class SendingWindow:
         return self._sent - self._consumed < self.limit
 
     @property
-    def kept_bytes(self) -> int:
-        return sum(map(len, self._kept.values()))
-
-    @property
     def is_consumed(self) -> bool:
         """Whether everything that was sent has arrived and is consumed: a slow consumer may have it before it."""
         return not self._kept and self._consumed == self._sent

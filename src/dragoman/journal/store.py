@@ -19,7 +19,7 @@ from dragoman.journal.fold import ConversationState
 from dragoman.store.errors import JournalStoreError
 
 __all__ = [
-    "LEASE_SECONDS",
+    "JOURNAL_LEASE_SECONDS",
     "RENEW_SECONDS",
     "Claim",
     "HeldElsewhere",
@@ -32,7 +32,7 @@ __all__ = [
 ]
 
 # A process that has not renewed its lease for so long hangs.
-LEASE_SECONDS = 90.0
+JOURNAL_LEASE_SECONDS = 90.0
 RENEW_SECONDS = 20.0
 
 # ours: this process owns the journal. held: another one does. changed: another process has appended to it since. gone: it

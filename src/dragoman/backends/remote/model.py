@@ -24,7 +24,7 @@ from dragoman.backends.remote.stream import RemoteStream, StreamPosition, machin
 from dragoman.backends.remote.worker_streams import Unwilling, WorkerLost, WorkerPeer
 from dragoman.fleet.connection import FleetUnavailable, NoAnswer
 from dragoman.fleet.hints import hints_of
-from dragoman.fleet.lease import LEASE_SECONDS, find_lease
+from dragoman.fleet.lease import NODE_LEASE_SECONDS, find_lease
 from dragoman.fleet.messages import ApprovedCall, Bid, OfferedModel, RequestMessage, StreamEnd
 from dragoman.fleet.placement import Place, WorkerChoice, choose
 from dragoman.fleet.stored import ANSWER_SECONDS, ELECTION_SECONDS
@@ -54,7 +54,7 @@ _log = logging.getLogger(__name__)
 # A conversation moves when its owner ends. More than some moves in one request are a fault.
 _MOST_MOVES = 5
 # A dead owner's lease ends by then.
-_OWNER_SECONDS = LEASE_SECONDS + 5.0
+_OWNER_SECONDS = NODE_LEASE_SECONDS + 5.0
 _LOOK_SECONDS = 0.5
 # For the batches that another gateway may have shown. A worker sends them at once.
 _CATCH_UP_SECONDS = 5.0

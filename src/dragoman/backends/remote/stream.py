@@ -79,10 +79,6 @@ class RemoteStream:
             return Receipt(self.id, stored.number, stored.consumed, self.background_id, self.gateway)
         return Receipt(self.id, self.window.number, self.window.consumed, gateway=self.gateway)
 
-    @property
-    def has_failed(self) -> bool:
-        return self._error is not None
-
     def take(self, batch: Batch, size: int) -> bool:
         """A batch has arrived. Returns whether those before it must be sent again."""
         if self._error is not None or (batch.incarnation and batch.incarnation != self.incarnation):

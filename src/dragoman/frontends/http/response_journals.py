@@ -22,7 +22,7 @@ from dragoman.frontends.http.stream_rebuild import PartOrEnd, last_events, serve
 from dragoman.journal.events import AnyEvent, JournalEntry, UnreadableJournal
 from dragoman.journal.response_events import PartsReported, ResponseClosed
 from dragoman.journal.store import (
-    LEASE_SECONDS,
+    JOURNAL_LEASE_SECONDS,
     Claim,
     HeldElsewhere,
     JournalConflict,
@@ -87,7 +87,7 @@ async def followed(journals: Journals, id_: str, continues: ContinueResponse) ->
                 # Nobody may live to append the end. At first a look, and once per lease a claim: a process that hangs
                 # still lives, and only a claim finds that its lease ended.
                 is_owned = entry is not None or bool((info := await store.find(id_)) and info.owner)
-                if not is_owned or time.monotonic() - claimed_at >= LEASE_SECONDS:
+                if not is_owned or time.monotonic() - claimed_at >= JOURNAL_LEASE_SECONDS:
                     claimed_at = time.monotonic()
                     more, is_held = await read_or_take_over(journals, id_, continues, after + len(events))
                     events += more

@@ -493,10 +493,6 @@ class ServingWorker:
     # What it says of itself.
 
     @property
-    def stream_count(self) -> int:
-        return len(self._streams)
-
-    @property
     def _turns(self) -> int:
         busy = sum(each.is_busy for each in self._models.conversations())
         return max(busy, sum(each.is_under_way for each in self._streams.values()))

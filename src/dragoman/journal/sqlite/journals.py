@@ -33,7 +33,7 @@ from dragoman.journal.fold import ConversationFold, ConversationState
 from dragoman.journal.snapshots import decode_snapshot, encode_snapshot, wait_after
 from dragoman.journal.sqlite.owners import is_free, own_name, owner_lives
 from dragoman.journal.store import (
-    LEASE_SECONDS,
+    JOURNAL_LEASE_SECONDS,
     Claim,
     JournalConflict,
     JournalInfo,
@@ -102,7 +102,7 @@ class SqliteJournals:
         decisions = [place for place, (_, event) in enumerate(events, expected + 1) if is_decision(event)]
         written_at = events[-1][0] if events else 0.0
         used_at = last_use(events)
-        until = time.monotonic() + LEASE_SECONDS if holds else 0.0
+        until = time.monotonic() + JOURNAL_LEASE_SECONDS if holds else 0.0
 
         def write(database: Database) -> int:
             if expected == 0 and events and isinstance(events[0][1], JournalStarted):
@@ -163,7 +163,7 @@ class SqliteJournals:
             database.execute(
                 "UPDATE journal_heads SET owner = ?, leased_until = ? WHERE number = ?",
                 self._owner,
-                time.monotonic() + LEASE_SECONDS,
+                time.monotonic() + JOURNAL_LEASE_SECONDS,
                 head.number,
             )
             return "ours"
@@ -181,10 +181,10 @@ class SqliteJournals:
         )
 
     def is_leased(self, since: float) -> bool:
-        return time.monotonic() < since + LEASE_SECONDS - _MARGIN_SECONDS
+        return time.monotonic() < since + JOURNAL_LEASE_SECONDS - _MARGIN_SECONDS
 
     async def renew(self) -> frozenset[str]:
-        until = time.monotonic() + LEASE_SECONDS
+        until = time.monotonic() + JOURNAL_LEASE_SECONDS
 
         def write(database: Database) -> frozenset[str]:
             database.execute("UPDATE journal_heads SET leased_until = ? WHERE owner = ?", until, self._owner)
