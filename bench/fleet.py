@@ -39,7 +39,7 @@ _LEADER_STREAMS = 20
 _GATEWAY_DIES = "kill -9 of a gateway: its background response goes on elsewhere"
 # Of a worker, where it is counted how many conversations several have.
 _FEW_AGENTS = 4
-_WORKER_DIES = "kill -9: the next request of the conversation is answered"
+_WORKER_DIES = "kill -9: the result of a call is answered, as the same conversation"
 _DELTA = "response.output_text.delta"
 _LONG_STREAM = f"!pace {RATE} {RATE * 600}"
 _COLUMNS = (
@@ -255,10 +255,10 @@ async def _leader_dies(stage: Stage, scale: Scale) -> Row:
 
 
 async def _moving(stage: Stage, scale: Scale) -> list[Row]:
-    """A worker is killed in the middle of two answers. Another one ends between two answers.
+    """A worker is killed in the middle of an answer, and while a client runs a tool. Another one ends between two answers.
 
-    The same request again is another conversation, with the transcript of this one. The next request, after the piece of an
-    answer, continues the conversation: when the lease of the dead worker has ended.
+    After the error, the same request again is another conversation, with the transcript: nobody has to give that up. The
+    result of a call is for the conversation that made it, so it waits until the lease of the dead worker has ended.
     """
     told, repeated, killed, drained, usual = [], [], [], [], []
     for number in range(scale(3, 1)):
@@ -267,23 +267,29 @@ async def _moving(stage: Stage, scale: Scale) -> list[Row]:
             gateway = await fleet.served("gateway", "g1")
             address = f"http://127.0.0.1:{fleet.processes[-1].port}"
             async with httpx2.AsyncClient(base_url=address, timeout=_START_SECONDS) as client:
-                cut = [_CutAnswer(client, await _continued(gateway, [], stage.new_words())) for _ in range(2)]
+                called = await _called(client, stage.new_words())
+                cut = _CutAnswer(client, await _continued(gateway, [], stage.new_words()))
                 await fleet.worker("w2")
-                await asyncio.gather(*(each.has_begun.wait() for each in cut))
+                await asyncio.wait(
+                    {cut.task, asyncio.create_task(cut.has_begun.wait())},
+                    return_when=asyncio.FIRST_COMPLETED,
+                )
                 fleet.workers["w1"].end()
                 began = time.perf_counter()
-                same, following = await asyncio.gather(*(each.task for each in cut))
-                told.append((time.perf_counter() - began) * 1e3)
 
-                async def seconds(request: list[tuple[str, str]], began: float = began) -> float:
+                async def again() -> float:
+                    request = await cut.task  # noqa: B023 - it is awaited in this round
+                    told.append((time.perf_counter() - began) * 1e3)  # noqa: B023
                     await _first_part(client, request)
-                    return time.perf_counter() - began
+                    return time.perf_counter() - began  # noqa: B023
 
-                again, later = await asyncio.gather(
-                    seconds(same[:-1]), seconds([*following, ("user", "!say 1")])
-                )
-                repeated.append(again * 1e3)
-                killed.append(later * 1e3)
+                async def given() -> float:
+                    await _given(client, called)  # noqa: B023
+                    return time.perf_counter() - began  # noqa: B023
+
+                first, second = await asyncio.gather(again(), given())
+                repeated.append(first * 1e3)
+                killed.append(second * 1e3)
             history = await _continued(gateway, [], stage.new_words())
             began = time.perf_counter()
             history = await _continued(gateway, history)
@@ -295,15 +301,45 @@ async def _moving(stage: Stage, scale: Scale) -> list[Row]:
             drained.append((time.perf_counter() - began) * 1e3)
     return [
         Row("kill -9: an error is shown", FLEET, {"ms": tuple(told)}),
-        Row("kill -9: the same request again is answered", FLEET, {"ms": tuple(repeated)}),
+        Row(
+            "kill -9: the same request again, answered as another conversation",
+            FLEET,
+            {"ms": tuple(repeated)},
+        ),
         Row(_WORKER_DIES, FLEET, {"ms": tuple(killed)}),
         Row("clean exit: an answer elsewhere", FLEET, {"ms": tuple(drained)}),
         Row("an answer where the conversation is", FLEET, {"ms": tuple(usual)}),
     ]
 
 
+async def _called(client: httpx2.AsyncClient, words: str) -> dict[str, Any]:
+    """A request after which the agent waits for the result of a call: with the call, and the result."""
+    tool = {"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}
+    said = {"role": "user", "content": f"{words} !call 1"}
+    body: dict[str, Any] = {"model": "bench", "messages": [said], "tools": [tool]}
+    answered = (await client.post("/v1/chat/completions", json=body)).raise_for_status()
+    message = answered.json()["choices"][0]["message"]
+    result = {"role": "tool", "tool_call_id": message["tool_calls"][0]["id"], "content": "seen"}
+    return {**body, "messages": [said, message, result]}
+
+
+async def _given(client: httpx2.AsyncClient, body: dict[str, Any]) -> None:
+    """Give the result of a call until there is an answer, of the conversation that made it. Raises `Failed`."""
+    limit = time.perf_counter() + _START_SECONDS
+    own = body["messages"][1]["tool_calls"][0]["id"].split("_")[1]
+    while True:
+        answered = await client.post("/v1/chat/completions", json=body)
+        if not answered.is_error:
+            break
+        if time.perf_counter() >= limit:
+            raise Failed(answered.text)
+        await asyncio.sleep(0.1)
+    if not (said := answered.headers["x-dragoman-conversation"]).startswith(f"{own};"):
+        raise Failed(f"a result for {own} went to {said}")
+
+
 class _CutAnswer:
-    """A long answer that ends with an error. The task returns the history with the piece of it."""
+    """A long answer that ends with an error. The task returns its request."""
 
     def __init__(self, client: httpx2.AsyncClient, history: list[tuple[str, str]]) -> None:
         self.has_begun = asyncio.Event()
@@ -312,13 +348,11 @@ class _CutAnswer:
     async def _read(
         self, client: httpx2.AsyncClient, request: list[tuple[str, str]]
     ) -> list[tuple[str, str]]:
-        piece = ""
         try:
-            async for part in _parts(client, request):
-                piece += part
+            async for _ in _parts(client, request):
                 self.has_begun.set()
         except Failed:
-            return [*request, ("assistant", piece)]
+            return request
         raise Failed("an answer that was cut off ended well")
 
 

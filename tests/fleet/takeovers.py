@@ -40,7 +40,7 @@ def quicken(monkeypatch: pytest.MonkeyPatch) -> None:
     """Shorten the waits: a gateway that is gone is noticed after a second."""
     monkeypatch.setattr("dragoman.backends.remote.worker_streams.PING_SECONDS", 0.2)
     monkeypatch.setattr("dragoman.backends.remote.known_workers._REFRESH_SECONDS", 0.2)
-    monkeypatch.setattr("dragoman.frontends.worker.serving.LISTENER_SECONDS", 1.0)
+    monkeypatch.setattr("dragoman.frontends.worker.serving.GATEWAY_SILENCE_SECONDS", 1.0)
     monkeypatch.setattr("dragoman.frontends.worker.serving._TICK_SECONDS", 0.1)
 
 

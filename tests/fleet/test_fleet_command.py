@@ -45,10 +45,10 @@ def _run(*words: str) -> subprocess.CompletedProcess[str]:
 
 
 @contextmanager
-def _up() -> Iterator[tuple[subprocess.Popen[str], str]]:
+def _up(*options: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """`dragoman fleet up`, and what it has printed when it is ready."""
     with subprocess.Popen(
-        [sys.executable, "-m", "dragoman", "fleet", "up", "--port", "0"],
+        [sys.executable, "-m", "dragoman", "fleet", "up", "--port", "0", *options],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -68,11 +68,22 @@ def _up() -> Iterator[tuple[subprocess.Popen[str], str]]:
                 process.wait(_LIMIT)
 
 
+def test_up_repeats_the_configuration_that_it_was_given(
+    state: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "my fleet.toml").write_text("")
+    monkeypatch.chdir(tmp_path)
+    with _up("--config", "my fleet.toml") as (_, printed):
+        assert f"\n  dragoman worker --name worker-1 --config '{tmp_path}/my fleet.toml'\n" in printed
+        assert f"\n  dragoman serve --name gateway-1 --config '{tmp_path}/my fleet.toml'\n" in printed
+    assert state.exists()
+
+
 def test_up_prints_the_table_and_the_next_commands_and_ends_with_a_signal(state: Path) -> None:
     with _up() as (process, printed):
         assert re.search(r'\[fleet\]\nurl = "nats://127\.0\.0\.1:\d+"\ncredentials = ', printed)
-        assert "dragoman worker --name worker-1" in printed
-        assert "dragoman serve --name gateway-1" in printed
+        assert "\n  dragoman worker --name worker-1\n" in printed
+        assert "\n  dragoman serve --name gateway-1\n" in printed
         for file in (
             "keys",
             "accounts.conf",

@@ -10,7 +10,7 @@ from dragoman.backends.remote.fleet import Fleet
 from dragoman.backends.remote.stream import RemoteStream
 from dragoman.backends.remote.validity import Validity
 from dragoman.backends.remote.worker_streams import WorkerLost, WorkerPeer
-from dragoman.fleet.connection import FleetConnection, FleetUnavailable, NoAnswer
+from dragoman.fleet.connection import FleetConnection, NoAnswer
 from dragoman.fleet.messages import PONG_FORM, STREAM_FORM, Ping, Pong
 
 
@@ -41,22 +41,24 @@ async def test_a_ping_to_a_workers_former_life_names_the_streams_of_its_present_
 
 
 @pytest.mark.parametrize(
-    ("failure", "words"),
+    ("has_lease", "words"),
     [
-        (
-            FleetUnavailable("There is no connection to NATS."),
-            "w1, on which this conversation runs, cannot be reached: NATS",
-        ),
-        (NoAnswer(), "w1, on which this conversation runs, no longer answers"),
+        (None, "w1, on which this conversation runs, cannot be reached: NATS is away"),
+        (True, "w1, on which this conversation runs, no longer answers"),
+        (False, "w1, on which this conversation runs, no longer answers"),
     ],
 )
-async def test_a_worker_is_not_blamed_while_nats_is_away(failure: Exception, words: str) -> None:
-    class Gone:
+async def test_a_worker_is_blamed_only_if_leases_can_be_read(*, has_lease: bool | None, words: str) -> None:
+    class Silent:
         async def request(self, _subject: str, _data: bytes, _seconds: float) -> bytes:
-            raise failure
+            raise NoAnswer
 
-    fleet = Fleet.on(cast("FleetConnection", Gone()), "gate")
-    fleet.link._connection = cast("FleetConnection", Gone())
+    async def looked(_node: str, _seconds: float) -> bool | None:
+        return has_lease
+
+    fleet = Fleet.on(cast("FleetConnection", Silent()), "gate")
+    fleet.link._connection = cast("FleetConnection", Silent())
+    fleet.link.has_lease = looked  # type: ignore[assignment, method-assign]
     stream, peer = (
         RemoteStream("s", "w1", "g/1"),
         WorkerPeer("w1", "life", Validity(fleet.link.clock() + 0.05)),
@@ -69,5 +71,5 @@ async def test_a_worker_is_not_blamed_while_nats_is_away(failure: Exception, wor
     assert words in lost.value.message
     assert lost.value.public is not None
     assert "w1" not in lost.value.public
-    assert ("another machine" in lost.value.public) == isinstance(failure, NoAnswer)
+    assert ("another machine" in lost.value.public) == (has_lease is not None)
     assert fleet.streams.lost_workers == 1

@@ -312,7 +312,7 @@ async def test_n5_a_drain_finishes_what_is_under_way_and_loses_nothing(room: Mac
 async def test_a_gateway_that_is_gone_leaves_no_request_running(
     room: Machines, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dragoman.frontends.worker.serving.LISTENER_SECONDS", 4.0)
+    monkeypatch.setattr("dragoman.frontends.worker.serving.GATEWAY_SILENCE_SECONDS", 4.0)
     folder = room.folder / "agent"
     running = await room.worker("w1", fake=fake(folder))
     is_cut: list[bool] = []

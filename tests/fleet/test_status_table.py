@@ -18,13 +18,18 @@ def test_a_gateway_runs_no_agents() -> None:
 
 def test_responses_without_a_gateway_are_named_with_their_worker() -> None:
     nodes = [
-        NodeReport("w1", NodeStatus("w1", "life", "worker", "1.0", orphans={"resp_b": "s2", "resp_a": "s1"})),
+        NodeReport(
+            "w1",
+            NodeStatus(
+                "w1", "life", "worker", "1.0", orphans={"resp_b": "s2", "resp_a": "s1"}, orphan_count=70
+            ),
+        ),
         NodeReport("w2", NodeStatus("w2", "life", "worker", "1.0")),
         NodeReport("w3"),
     ]
     [line] = _orphans(nodes)
     assert line.startswith("\nw1 keeps background responses whose gateway is gone")
-    assert line.endswith(": resp_a, resp_b")
+    assert line.endswith(": resp_a, resp_b and 68 more")
 
 
 @pytest.mark.parametrize(

@@ -15,8 +15,9 @@ from dragoman.fleet.subjects import RESPONSE_SUBJECTS, RESPONSES, subject_token
 from dragoman.frontends.http.errors import ApiError
 from dragoman.frontends.http.files import Files, StoredFile
 from dragoman.frontends.http.histories import Histories, HistoryEntry
-from dragoman.lm import LanguageModelError
-from fleet.machines import Machines, script, soon, until
+from dragoman.lm import LanguageModelError, user
+from fake_agent.steps import prompt
+from fleet.machines import Machines, fake, script, soon, until
 from nats_servers import nats_server
 
 # Through agents and connections: each takes a second or more.
@@ -89,6 +90,20 @@ async def test_a_damaged_response_is_gone(stored: _Stored) -> None:
     with pytest.raises(ApiError) as raised:
         await stored.histories.chain(id_, "c")
     assert raised.value.code == "previous_response_not_found"
+
+
+async def test_an_answer_that_ends_because_nats_is_away_does_not_blame_the_worker(tmp_path: Path) -> None:
+    async with AsyncExitStack() as stack, AsyncExitStack() as server:
+        room = Machines(await server.enter_async_context(nats_server(tmp_path)), tmp_path, stack)
+        await make_streams(await room.connection("admin"), 1, None)
+        await room.worker("w1", fake=fake(tmp_path / "agent"))
+        gateway = await room.gateway()
+        going = room.chat(gateway, "fake").begin(user(prompt(["say", "Half"], ["hang"])))
+        await going.until(lambda heard: "Half" in heard.text)
+        await server.aclose()
+        said = (await going.end()).text
+        assert "w1, on which this conversation runs, cannot be reached: NATS is away." in said
+        assert "no longer answers" not in said
 
 
 async def test_a_new_request_says_that_nats_cannot_be_reached(tmp_path: Path) -> None:

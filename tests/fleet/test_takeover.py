@@ -58,6 +58,7 @@ async def test_j4_a_response_goes_on_at_another_gateway_where_its_own_was_cut(pl
     path = f"/v1/responses/{id_of(first)}"
     a.is_gone = True
     heard = [event for event in first.events if event["type"].endswith("delta")]
+    assert "dragoman_responses_taken_over_total 0" in b.service.metrics.text()
     # A client that was at the first gateway resumes after what it has.
     number = heard[-1]["sequence_number"]
     later = Reader(b.site, "GET", f"{path}?stream=true&starting_after={number}")
@@ -66,6 +67,7 @@ async def test_j4_a_response_goes_on_at_another_gateway_where_its_own_was_cut(pl
     open_gate(folder, "on")
     for each in (later, whole):
         await soon(each.task)
+    assert "dragoman_responses_taken_over_total 1" in b.service.metrics.text()
     response = check_events(whole.events)
     assert (response["status"], text_of(response)) == ("completed", "One two.")
     assert [event["sequence_number"] for event in later.events] == list(
@@ -348,7 +350,7 @@ async def test_j4_a_stream_with_a_gateway_cannot_be_taken_or_cancelled_by_anothe
     await soon(until(lambda: stream.background_id))
     resume = ResumeStream(stream.id, "other/1", stream.background_id, 0)
     answer = await other.request(streams_subject("w1"), STREAM_FORM.encode(resume), 5.0)
-    assert b"has still a gateway" in answer
+    assert b"still has a gateway" in answer
     await other.publish(streams_subject("w1"), STREAM_FORM.encode(Cancel(stream.id, "other/1")))
     await other.flush()
     open_gate(folder, "on")

@@ -187,7 +187,7 @@ async def test_j4_a_gateway_that_was_fenced_and_is_back_does_not_make_another_fa
 ) -> None:
     """A was cut off past its fence and has its stream again. A client reads at B: B claims the journal, and gets no stream."""
     monkeypatch.setattr("dragoman.backends.remote.model._OWNER_SECONDS", 5.0)
-    monkeypatch.setattr("dragoman.frontends.worker.serving.LISTENER_SECONDS", 16.0)
+    monkeypatch.setattr("dragoman.frontends.worker.serving.GATEWAY_SILENCE_SECONDS", 16.0)
     _worker, folder = await with_agent(place)
     a, b = await place.open("a"), await place.open("b")
     first = ask(a, ["say", "One "], ["gate", "on"], ["say", "two."])
@@ -277,8 +277,8 @@ async def test_j4_a_gateway_that_does_not_know_the_model_yet_does_not_end_the_re
     # Its first question for statuses has no answer: the worker is busy for half a second.
     serving = worker.worker.serving
     assert serving is not None
-    await serving._ends[STATUS]()
-    del serving._ends[STATUS]
+    await serving._unsubscribe[STATUS]()
+    del serving._unsubscribe[STATUS]
     b = await place.open("b")
     found = await b.site.get(f"/v1/responses/{id_of(first)}")
     assert found.status == 503
@@ -366,7 +366,7 @@ async def test_j4_a_hand_over_whose_message_was_lost_cancels_nothing(place: Take
     await soon(a.service.background.finish(30, hurry))
     # The next ping does not name the stream: it waits for another gateway, or has one; or it was given up.
     await soon(
-        until(lambda: stream.is_dropped or stream.moved_at < math.inf or stream.orphaned_at is not None)
+        until(lambda: stream.is_dropped or stream.given_at < math.inf or stream.orphaned_at is not None)
     )
     assert not stream.is_dropped
     open_gate(folder, "on")

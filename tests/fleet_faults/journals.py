@@ -221,7 +221,7 @@ def fenced_agents(notes: Iterable[Mapping[str, Any]], log: str) -> set[int]:
     fences = [
         datetime.strptime(line[: len(_LOG_TIME)], "%Y-%m-%d %H:%M:%S,%f").astimezone().timestamp()
         for line in log.splitlines()
-        if "is lost, because it was not renewed in time" in line
+        if "has ended: others may act in its place" in line
     ]
     last = max(fences, default=0.0)
     return {note["pid"] for note in notes if note["method"] == "started" and note["at"] < last}

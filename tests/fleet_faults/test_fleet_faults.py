@@ -153,7 +153,7 @@ def test_n3_work_of_a_former_owners_agent_is_found_though_nobody_heard_it() -> N
 def test_agents_of_a_fenced_life_began_before_the_fence() -> None:
     log = (
         "2026-11-18 11:47:48,514 WARNING dragoman.fleet.lease: the lease of w1 is not renewed yet\n"
-        "2026-11-18 11:47:58,250 ERROR dragoman.fleet.lease: the lease of w1 is lost, because it was not renewed in time: others may\n"
+        "2026-11-18 11:47:58,250 ERROR dragoman.fleet.lease: the lease of w1 has ended: others may act in its place\n"
     )
     fence = datetime(2026, 11, 18, 11, 47, 58, 250_000).astimezone().timestamp()
     notes = [

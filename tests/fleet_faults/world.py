@@ -37,7 +37,6 @@ _MOST_STARTS = 5
 _READY = {"worker": "to the fleet at", "gateway": "serving at http"}
 # What a node may say when it is fenced, or NATS is gone: these are the faults.
 _TOLERATED = (
-    "is lost",
     "lease",
     "cannot be reached",
     "could not be stored",

@@ -36,6 +36,8 @@ _NODES = (
 _STREAMS = ("STREAM", "MESSAGES", "SIZE", "REPLICAS", "LEADER", "LAG")
 _UNITS = ("B", "kB", "MB", "GB", "TB")
 _STEP = 1024
+# Responses of one worker.
+_MOST_NAMED = 8
 # What is behind by more than the time between two renewals is late.
 _LATE_SECONDS = 8.0
 
@@ -69,7 +71,9 @@ def _orphans(nodes: Iterable[NodeReport]) -> Iterator[str]:
     """The background responses that no gateway has, with the workers that keep them."""
     for node in nodes:
         if node.status is not None and node.status.orphans:
-            responses = ", ".join(sorted(node.status.orphans))
+            named = sorted(node.status.orphans)[:_MOST_NAMED]
+            more = node.status.orphan_count - len(named)
+            responses = ", ".join(named) + (f" and {more} more" if more > 0 else "")
             yield (
                 f"\n{node.name} keeps background responses whose gateway is gone, until another one continues them: "
                 f"{responses}"

@@ -45,7 +45,9 @@ def up(arguments: Namespace, context: CommandContext) -> int:
             if config.fleet.urls != (server.url,):
                 say("In the configuration of workers and gateways on this machine:\n")
                 print(fleet_table(server.url, folder.path))
-            given = "" if context.option is None else f" --config {shlex.quote(str(context.option))}"
+            given = (
+                "" if context.option is None else f" --config {shlex.quote(str(context.option.absolute()))}"
+            )
             say(
                 "Then, each in a terminal of its own:\n\n"
                 f"  dragoman worker --name {_WORKER}{given}\n"

@@ -103,18 +103,20 @@ class Gateway:
         if not self.connection.is_connected:
             return "NATS cannot be reached."
         if self.lease.seconds_left() <= 0:
-            return "This gateway could not renew its lease: NATS has no leader, or is cut off."
+            return "This gateway has no lease now, because it could not be renewed in time."
         return None
 
     def _metrics(self) -> Iterator[Metric]:
         workers = self.fleet.workers.nodes
-        orphans = sum(len(each.orphans) for each in workers)
+        orphans = sum(each.orphan_count for each in workers)
         streams = sum(self.fleet.streams.counts.values())
         yield _gauge("connected", "1 while NATS can be reached.", self.connection.is_connected)
         yield _gauge("lease_seconds", "Until this gateway's lease is lost.", self.lease.seconds_left())
-        yield _gauge("workers", "Workers that answer.", len(workers))
+        yield _gauge("workers", "Workers that are known, also while NATS cannot be reached.", len(workers))
         yield _gauge("streams", "Answers under way at workers.", streams)
-        yield _gauge("orphans", "Background responses that wait at workers for a gateway.", orphans)
+        yield _gauge(
+            "orphans", "Background responses that wait for a gateway, as those workers said last.", orphans
+        )
         yield Metric(
             "dragoman_fleet_workers_lost_total",
             "counter",

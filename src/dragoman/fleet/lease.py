@@ -258,7 +258,7 @@ class NodeLease:
                     _log.warning("the lease of %s is renewed again", self.node)
                 is_late = False
             else:
-                _log.error("the lease of %s is lost", self.node)
+                _log.error("another node has the name %s, or its lease was deleted", self.node)
                 self._term.end()
                 self.fenced.set()
 
@@ -266,10 +266,7 @@ class NodeLease:
         while (left := self.seconds_left()) > 0:
             with suppress(TimeoutError):
                 await asyncio.wait_for(self.fenced.wait(), min(left, _LOOK_SECONDS))
-        _log.error(
-            "the lease of %s is lost, because it was not renewed in time: others may act in its place",
-            self.node,
-        )
+        _log.error("the lease of %s has ended: others may act in its place", self.node)
 
     @property
     def _subject(self) -> str:

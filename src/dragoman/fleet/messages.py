@@ -342,8 +342,9 @@ class NodeStatus(msgspec.Struct, frozen=True):
     # For people: where it runs.
     host: str = ""
     pid: int = 0
-    # Background responses whose gateway is gone, with their streams.
+    # Background responses whose gateway is gone, with their streams: some of them, and how many there are.
     orphans: dict[str, str] = {}
+    orphan_count: int = 0
 
     def __post_init__(self) -> None:
         _check_name(self.name)

@@ -17,16 +17,16 @@ __all__ = ["KeptStreams"]
 class KeptStreams:
     """By the ids of their responses."""
 
-    def __init__(self, workers: WorkerStreams, tell: Callable[[Coroutine[None, None, None]], None]) -> None:
+    def __init__(self, streams: WorkerStreams, tell: Callable[[Coroutine[None, None, None]], None]) -> None:
         """`tell` starts the sending of a message."""
-        self._workers = workers
+        self._streams = streams
         self._tell = tell
         # Those that are kept from now on, or as soon as there is a stream.
         self._kept: set[str] = set()
         # Those of them that another gateway is to take.
         self._handed_over: set[str] = set()
         # The stream of each response; kept or not.
-        self._streams: dict[str, tuple[WorkerPeer, RemoteStream]] = {}
+        self._open: dict[str, tuple[WorkerPeer, RemoteStream]] = {}
 
     def is_kept(self, response: str) -> bool:
         return response in self._kept
@@ -36,24 +36,24 @@ class KeptStreams:
 
     def keep(self, response: str) -> None:
         self._kept.add(response)
-        if response in self._streams:
-            _, stream = self._streams[response]
+        if response in self._open:
+            _, stream = self._open[response]
             stream.background_id = response
             # The worker learns that it keeps the stream.
-            self._tell(self._workers.receipt(stream))
+            self._tell(self._streams.receipt(stream))
 
     def stored(self, response: str, position: StreamPosition) -> None:
         """The journal has everything up to this position."""
-        _, stream = self._streams.get(response, (None, None))
+        _, stream = self._open.get(response, (None, None))
         if stream is not None and stream.id == position.stream:
             stream.stored = position
-            self._tell(self._workers.receipt(stream))
+            self._tell(self._streams.receipt(stream))
 
     def release(self, response: str) -> None:
         """Its end is stored, or never will be."""
         self._kept.discard(response)
         self._handed_over.discard(response)
-        if (found := self._streams.get(response)) is not None:
+        if (found := self._open.get(response)) is not None:
             found[1].background_id = ""
             self._leave_if_read(response, hands_over=False)
 
@@ -64,18 +64,18 @@ class KeptStreams:
 
     def _leave_if_read(self, response: str, *, hands_over: bool) -> None:
         """Leave a stream that was read to its end, and waits until that is stored."""
-        peer, stream = self._streams.get(response, (None, None))
+        peer, stream = self._open.get(response, (None, None))
         if peer is None or stream is None or not stream.is_read:
             return
-        del self._streams[response]
+        del self._open[response]
         if not hands_over:
-            self._tell(self._workers.receipt(stream))
-        self._tell(self._workers.leave(peer, stream, is_over=True, hands_over=hands_over))
+            self._tell(self._streams.receipt(stream))
+        self._tell(self._streams.leave(peer, stream, is_over=True, hands_over=hands_over))
 
     def begin(self, response: str, peer: WorkerPeer, stream: RemoteStream) -> None:
         """A stream of this response is open."""
         if response:
-            self._streams[response] = peer, stream
+            self._open[response] = peer, stream
 
     async def end(
         self, response: str, peer: WorkerPeer, stream: RemoteStream, *, is_over: bool, is_resumed: bool
@@ -87,6 +87,6 @@ class KeptStreams:
             if response in self._handed_over:
                 self._leave_if_read(response, hands_over=True)
             return
-        if self._streams.get(response, (None, None))[1] is stream:
-            del self._streams[response]
-        await self._workers.leave(peer, stream, is_over=is_over, hands_over=hands_over)
+        if self._open.get(response, (None, None))[1] is stream:
+            del self._open[response]
+        await self._streams.leave(peer, stream, is_over=is_over, hands_over=hands_over)

@@ -6,10 +6,10 @@ import asyncio
 import itertools
 import logging
 from collections.abc import Awaitable, Callable, Iterable
+from contextlib import AsyncExitStack
 
 from dragoman.backends.remote.link import FleetLink, read_message
-from dragoman.fleet.connection import FleetConnection, FleetUnavailable, NoAnswer
-from dragoman.fleet.lease import find_lease
+from dragoman.fleet.connection import FleetConnection, FleetUnavailable
 from dragoman.fleet.messages import (
     BID_FORM,
     BID_REQUEST_FORM,
@@ -28,22 +28,23 @@ __all__ = ["KnownWorkers"]
 
 _log = logging.getLogger(__name__)
 
-# Workers that are known are waited for so long.
+# This long, bids of workers that are known are waited for.
 _BID_SECONDS = 0.5
 _STATUS_SECONDS = 0.5
 _REFRESH_SECONDS = 5.0
-# A worker that has not said anything for so long, and has no lease, is not there.
+# A worker that has said nothing for this long, and has no lease, is not there.
 _FORGET_SECONDS = 16.0
 
 
 class KnownWorkers:
+    """What the workers say of themselves, by their statuses and bids."""
+
     def __init__(self, link: FleetLink) -> None:
         self._link = link
         link.on_connected.append(self._begin)
         self._nodes: dict[str, tuple[float, NodeStatus]] = {}
         # Those that did not answer when they were last asked for a bid.
-        self._silent: set[str] = set()
-        self._refreshing: asyncio.Task[None] | None = None
+        self._late_bidders: set[str] = set()
         # Called when the models that workers offer have changed.
         self.on_change: list[Callable[[], None]] = []
         # Called with the id of a background response whose gateway is gone, as often as its worker says so. It continues the
@@ -51,14 +52,12 @@ class KnownWorkers:
         self.on_orphan: Callable[[str], Awaitable[bool]] | None = None
         self._orphans: dict[str, asyncio.Task[None]] = {}
 
-    async def _begin(self, _connection: FleetConnection) -> None:
-        self._refreshing = asyncio.create_task(self._keep_fresh())
+    async def _begin(self, _connection: FleetConnection, stack: AsyncExitStack) -> None:
+        stack.callback(asyncio.create_task(self._keep_fresh()).cancel)
 
     def close(self) -> None:
-        for task in (self._refreshing, *self._orphans.values()):
-            if task is not None:
-                task.cancel()
-        self._refreshing = None
+        for task in self._orphans.values():
+            task.cancel()
 
     @property
     def offered(self) -> dict[str, OfferedModel]:
@@ -84,31 +83,24 @@ class KnownWorkers:
             # Nobody can be heard. The models are not gone for that.
             return
         before = self.offered
-        known = len(self.nodes)
-        count = 0
-
-        def is_last(_answer: bytes) -> bool:
-            nonlocal count
-            count += 1
-            # One more than are known: perhaps there are others.
-            return 0 < known < count
-
-        answers = await connection.collect(STATUS, b"", _STATUS_SECONDS, is_last)
+        answers = await connection.collect(STATUS, b"", _STATUS_SECONDS)
         now = self._link.clock()
         for answer in answers:
             status = read_message(STATUS_FORM, answer, "a node's status")
             if status is not None and status.role == "worker":
                 self._nodes[status.name] = now, status
-                self._silent.discard(status.name)
+                self._late_bidders.discard(status.name)
                 for response, stream in itertools.islice(status.orphans.items(), MOST_ORPHANS):
                     self._look_after(status.name, response, stream)
         # One drops out when it has been silent for a while: answers may be lost.
-        silent = [name for name, (heard, _) in self._nodes.items() if now - heard >= _FORGET_SECONDS]
-        for name, is_gone in zip(silent, await asyncio.gather(*map(self._is_gone, silent)), strict=True):
-            # Another refresh may have heard it meanwhile, or dropped it.
-            if is_gone and name in self._nodes and self._nodes[name][0] < now:
+        unheard = [name for name, (heard, _) in self._nodes.items() if now - heard >= _FORGET_SECONDS]
+        leases = await asyncio.gather(*map(self._link.has_lease, unheard))
+        for name, has_lease in zip(unheard, leases, strict=True):
+            # Its silence may be that of a NATS server which is cut off from the others. And another refresh may have heard it
+            # meanwhile, or dropped it.
+            if has_lease is False and name in self._nodes and self._nodes[name][0] < now:
                 del self._nodes[name]
-                self._silent.discard(name)
+                self._late_bidders.discard(name)
         if before != self.offered:
             for notify in self.on_change:
                 notify()
@@ -125,13 +117,6 @@ class KnownWorkers:
         if response not in self._orphans:
             self._orphans[response] = asyncio.create_task(looked_after())
 
-    async def _is_gone(self, node: str) -> bool:
-        """Whether a worker has no lease. Its silence may be that of a NATS server which is cut off from the others."""
-        try:
-            return await find_lease(await self._link.connected(), node) is None
-        except (FleetUnavailable, NoAnswer):
-            return False
-
     async def _keep_fresh(self) -> None:
         while True:
             try:
@@ -141,34 +126,40 @@ class KnownWorkers:
             await asyncio.sleep(_REFRESH_SECONDS)
 
     async def bids(
-        self, model: str, hints: Iterable[str], first_seconds: float = ELECTION_SECONDS
+        self,
+        model: str,
+        hints: Iterable[str],
+        first_seconds: float = ELECTION_SECONDS,
+        labels: Iterable[str] = (),
     ) -> list[Bid]:
         """What workers with this model say to a request. Empty at once if the NATS server knows of none.
 
         `first_seconds`: so long it waits for the first bid. Workers that are known may be busy, or the server may hang.
         """
         connection = await self._link.connected()
-        hinted = tuple(hints)
+        hinted, needed = tuple(hints), set(labels)
         known = {status.name for status in self.nodes_with(model)}
 
         # One that did not answer in time delays no other new conversation until it is heard again.
-        awaited = known if hinted else known - self._silent
+        awaited = known if hinted else known - self._late_bidders
         missing = set(awaited)
         bids: list[Bid] = []
+
+        def takes(bid: Bid) -> bool:
+            return needed <= set(bid.labels) and (bid.holds or not (bid.is_draining or bid.is_full))
 
         def is_last(answer: bytes) -> bool:
             bid = read_message(BID_FORM, answer, "a bid")
             if bid is not None:
                 bids.append(bid)
-                self._silent.discard(bid.node)
+                self._late_bidders.discard(bid.node)
                 missing.discard(bid.node)
             # If all that are known decline, others may have just started.
-            is_taken = any(not (each.is_draining or each.is_full) or each.holds for each in bids)
-            return bool(awaited) and not missing and is_taken
+            return bool(awaited) and not missing and any(map(takes, bids))
 
         asked = BID_REQUEST_FORM.encode(BidRequest(model, hinted))
         await connection.collect(
             bids_subject(model), asked, _BID_SECONDS, is_last, first_seconds if known else 0.0
         )
-        self._silent |= missing
+        self._late_bidders |= missing
         return bids

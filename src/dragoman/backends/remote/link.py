@@ -11,8 +11,10 @@ from typing import TypeVar
 
 import msgspec
 
-from dragoman.fleet.connection import FleetConnection, FleetUnavailable
+from dragoman.fleet.connection import FleetConnection, FleetUnavailable, NoAnswer
+from dragoman.fleet.lease import find_lease
 from dragoman.fleet.messages import STREAM_FORM, Form, StreamMessage
+from dragoman.fleet.stored import ANSWER_SECONDS
 from dragoman.fleet.subjects import streams_subject
 from dragoman.process.deadline import boot_seconds
 
@@ -28,20 +30,19 @@ class FleetLink:
         self,
         connect: Callable[[], AbstractAsyncContextManager[FleetConnection]],
         name: str,
-        clock: Callable[[], float] = boot_seconds,
     ) -> None:
         """`name` is that of this node. Two processes may share it; their streams do not mix."""
         self._connect = connect
         self.name = name
-        # What workers know this process by. Parts come to the subject of the first half.
+        # What workers know this process by: NAME/ID. Parts come to the subject of NAME.
         self.gateway = f"{name}/{secrets.token_hex(4)}"
-        self.clock = clock
-        # Called with the connection, before anybody else uses it.
-        self.on_connected: list[Callable[[FleetConnection], Awaitable[None]]] = []
-        # Closed before the connection is.
-        self.stack = AsyncExitStack()
+        self.clock: Callable[[], float] = boot_seconds
+        # Called with the connection, before anybody else uses it; and with a stack for what is to be done before it is closed.
+        self.on_connected: list[Callable[[FleetConnection, AsyncExitStack], Awaitable[None]]] = []
+        self._stack = AsyncExitStack()
         self._connection: FleetConnection | None = None
         self._connecting = asyncio.Lock()
+        self._is_closed = False
 
     @property
     def is_connected(self) -> bool:
@@ -52,18 +53,35 @@ class FleetLink:
         """The connection. Raises `FleetUnavailable`."""
         async with self._connecting:
             if self._connection is None:
-                connection = await self.stack.enter_async_context(self._connect())
-                for begin in self.on_connected:
-                    await begin(connection)
+                async with AsyncExitStack() as stack:
+                    self._check_open()
+                    connection = await stack.enter_async_context(self._connect())
+                    for begin in self.on_connected:
+                        await begin(connection, stack)
+                    self._check_open()
+                    self._stack = stack.pop_all()
                 self._connection = connection
         return self._connection
 
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise FleetUnavailable("This process ends.")
+
     async def close(self) -> None:
+        """Close the connection. One that is being made is closed when it is made."""
+        self._is_closed = True
         self._connection = None
-        await self.stack.aclose()
+        await self._stack.aclose()
+
+    async def has_lease(self, node: str, seconds: float = ANSWER_SECONDS) -> bool | None:
+        """Whether a node has a lease. None: that cannot be read now. Perhaps the leases have no leader, or NATS is away."""
+        try:
+            return await find_lease(await self.connected(), node, seconds) is not None
+        except (FleetUnavailable, NoAnswer):
+            return None
 
     async def say(self, node: str, message: StreamMessage) -> None:
-        """Tell a worker something about streams. If it is lost, the next ping makes up for it."""
+        """Tell a worker something about streams. It may be lost: the next ping makes up for what streams need."""
         if self._connection is not None:
             try:
                 await self._connection.publish(streams_subject(node), STREAM_FORM.encode(message))

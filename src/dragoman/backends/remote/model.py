@@ -22,12 +22,12 @@ from dragoman.backends.remote.kept_streams import KeptStreams
 from dragoman.backends.remote.reading import StreamReader
 from dragoman.backends.remote.stream import RemoteStream, StreamPosition, machine_error
 from dragoman.backends.remote.worker_streams import Unwilling, WorkerLost, WorkerPeer
-from dragoman.fleet.connection import FleetUnavailable, NoAnswer
+from dragoman.fleet.connection import FleetUnavailable
 from dragoman.fleet.hints import hints_of
-from dragoman.fleet.lease import NODE_LEASE_SECONDS, find_lease
+from dragoman.fleet.lease import NODE_LEASE_SECONDS
 from dragoman.fleet.messages import ApprovedCall, Bid, OfferedModel, RequestMessage, StreamEnd
 from dragoman.fleet.placement import Place, WorkerChoice, choose
-from dragoman.fleet.stored import ANSWER_SECONDS, ELECTION_SECONDS
+from dragoman.fleet.stored import ELECTION_SECONDS
 from dragoman.fleet.window import ReceivingWindow
 from dragoman.lm import (
     CancellationError,
@@ -54,7 +54,7 @@ _log = logging.getLogger(__name__)
 # A conversation moves when its owner ends. More than some moves in one request are a fault.
 _MOST_MOVES = 5
 # A dead owner's lease ends by then.
-_OWNER_SECONDS = NODE_LEASE_SECONDS + 5.0
+_LEASE_WAIT_SECONDS = NODE_LEASE_SECONDS + 5.0
 _LOOK_SECONDS = 0.5
 # For the batches that another gateway may have shown. A worker sends them at once.
 _CATCH_UP_SECONDS = 5.0
@@ -96,26 +96,26 @@ class RemoteModel:
         self._nodes: dict[str, str] = {}
         self._telling: set[asyncio.Task[None]] = set()
         self._kept = KeptStreams(fleet.streams, self._tell)
-        self._last_status: OfferedModel | None = None
+        self._last_described: OfferedModel | None = None
+        # What front ends were last told of.
+        self._announced: OfferedModel | None = None
         self._on_offer: Callable[[], None] | None = None
         fleet.workers.on_change.append(self._changed)
 
     # What it is.
 
     @property
-    def _status(self) -> OfferedModel | None:
+    def _described(self) -> OfferedModel | None:
         """What the workers say of it. If none is there, what they said last."""
-        for node in self._fleet.workers.nodes:
-            if set(self._labels) <= set(node.labels):
-                for status in node.models:
-                    if status.info.id == self._remote_id:
-                        self._last_status = status
-                        return status
-        return self._last_status
+        for node in self._fleet.workers.nodes_with(self._remote_id, self._labels):
+            for described in node.models:
+                if described.info.id == self._remote_id:
+                    self._last_described = described
+        return self._last_described
 
     @property
     def info(self) -> ModelInfo:
-        status = self._status
+        status = self._described
         if status is not None:
             return replace(status.info, id=self._id, name=self._name or status.info.name)
         return ModelInfo(
@@ -136,7 +136,7 @@ class RemoteModel:
     @property
     def folder(self) -> Path | None:
         """The folder in which its agents work on the workers, unless a consumer has its own. None: it is no agent."""
-        status = self._status
+        status = self._described
         return Path(status.folder) if status is not None and status.folder is not None else None
 
     def count_tokens(self, text: str | Message) -> int:
@@ -151,15 +151,15 @@ class RemoteModel:
 
     @property
     def offer(self) -> ModelOffer:
-        status = self._status
+        status = self._described
         return (status.offer if status is not None else None) or ModelOffer()
 
     def watch_offer(self, on_change: Callable[[], None]) -> None:
         self._on_offer = on_change
 
     def _changed(self) -> None:
-        before = self._last_status
-        if self._status != before and self._on_offer is not None:
+        before, self._announced = self._announced, self._described
+        if self._announced != before and self._on_offer is not None:
             self._on_offer()
 
     async def look(self, folder: str | None = None) -> ModelOffer:  # noqa: ARG002 - the folder is one of this machine
@@ -297,7 +297,7 @@ class RemoteModel:
     async def _resumed(self, reader: StreamReader, stored: StreamPosition) -> tuple[WorkerPeer, RemoteStream]:
         """The stream of a background response, after what was reported of it. Raises `WorkerLost`."""
         loop = asyncio.get_running_loop()
-        limit = loop.time() + _OWNER_SECONDS
+        limit = loop.time() + _LEASE_WAIT_SECONDS
         at = reader.position
         is_taken = False
         while loop.time() < limit:
@@ -323,11 +323,11 @@ class RemoteModel:
                 _log.warning("%s goes on here, with stream %s of %s", reader.response, at.stream, at.node)
                 return resumed
             await asyncio.sleep(_LOOK_SECONDS)
-            if not await self._lives(at.node):
+            if await self._fleet.link.has_lease(at.node) is False:
                 break
         if is_taken:
             raise ResponseTaken(at.node)
-        raise WorkerLost(at.node)
+        raise WorkerLost(at.node, is_cut_off=await self._fleet.link.has_lease(at.node, _LOOK_SECONDS) is None)
 
     def _note(self, conversation: str | None, node: str) -> None:
         """Remember the worker of a conversation."""
@@ -371,35 +371,37 @@ class RemoteModel:
         loop = asyncio.get_running_loop()
         limit = loop.time() + ELECTION_SECONDS
         while True:
-            bids = await self._fleet.workers.bids(self._remote_id, message.hints, limit - loop.time())
+            bids = await self._fleet.workers.bids(
+                self._remote_id, message.hints, limit - loop.time(), self._labels
+            )
             choice = choose(places, bids, self._labels, self._fleet.streams.counts)
             opened = await self._first(message, choice, unwilling)
             if opened is not None:
                 return opened
-            silent = await self._silent(bids, choice, unwilling)
+            silent = await self._without_answer(bids, choice, unwilling)
             error = self._nobody(choice, unwilling, silent)
             if not silent or error.retry_after is not None or loop.time() >= limit:
-                if not (await self._fleet.link.connected()).is_connected:
+                if not self._fleet.link.is_connected:
                     raise _unreachable("There is no connection to NATS.")
                 raise error
             await asyncio.sleep(_LOOK_SECONDS)
 
-    async def _silent(
+    async def _without_answer(
         self, bids: list[Bid], choice: WorkerChoice, unwilling: dict[str, LanguageModelError]
     ) -> list[str]:
         """The workers for this model that have leases, and have neither taken nor refused a request."""
         known = {node.name for node in self._fleet.workers.nodes_with(self._remote_id, self._labels)}
         asked = known - {bid.node for bid in bids} | set(choice.nodes)
         names = sorted(asked - unwilling.keys())
-        lives = await asyncio.gather(*(self._lives(name, _LOOK_SECONDS) for name in names))
-        return [name for name, is_so in zip(names, lives, strict=True) if is_so]
+        leases = await asyncio.gather(*(self._fleet.link.has_lease(name, _LOOK_SECONDS) for name in names))
+        return [name for name, has_lease in zip(names, leases, strict=True) if has_lease is not False]
 
     async def _opened_by_owner(
         self, message: RequestMessage, owner: str
     ) -> tuple[WorkerPeer, RemoteStream] | None:
         """A stream with the owner. None: its lease has ended, and others may have the conversation."""
         loop = asyncio.get_running_loop()
-        limit = loop.time() + _OWNER_SECONDS
+        limit = loop.time() + _LEASE_WAIT_SECONDS
         choice = WorkerChoice((owner,))
         while loop.time() < limit:
             opened = await self._first(replace(message, is_moved=True), choice, {})
@@ -407,7 +409,7 @@ class RemoteModel:
                 return opened
             # It may be back in a moment.
             await asyncio.sleep(_LOOK_SECONDS)
-            if not await self._lives(owner):
+            if await self._fleet.link.has_lease(owner) is False:
                 return None
         raise WorkerLost(owner)
 
@@ -440,14 +442,6 @@ class RemoteModel:
         except JournalStoreError as error:
             raise _unreachable(str(error)) from error
         return [each for each in found if each is not None]
-
-    async def _lives(self, node: str, seconds: float = ANSWER_SECONDS) -> bool:
-        """Whether a node has a lease. If that cannot be read in time, it may have one."""
-        try:
-            return await find_lease(await self._fleet.link.connected(), node, seconds) is not None
-        except (FleetUnavailable, NoAnswer):
-            # Perhaps the leases have no leader now.
-            return True
 
     def _nobody(
         self, choice: WorkerChoice, unwilling: dict[str, LanguageModelError], silent: list[str]

@@ -24,14 +24,14 @@ __all__ = ["StreamReader"]
 class StreamReader:
     def __init__(
         self,
-        workers: WorkerStreams,
+        streams: WorkerStreams,
         sink: Sink,
         response: str,
         mirror: PermissionMirror | None,
         request: Request | None,
     ) -> None:
         """`response`: the id of a stored response, or "". `request` is None if another gateway has made it."""
-        self._workers = workers
+        self._streams = streams
         self._sink = sink
         self.response = response
         self._mirror = mirror
@@ -55,12 +55,12 @@ class StreamReader:
         self._report_position()
 
     async def read(self, peer: WorkerPeer, stream: RemoteStream) -> StreamEnd:
-        """Report what arrives, until the end. Raises `WorkerLost`."""
+        """Report what arrives, until the end. Raises `WorkerLost`, or the error with which the stream has failed."""
         while True:
             if self.position.number >= stream.sent_before:
                 self.has_caught_up.set()
             batch, size = await stream.next()
-            if not self._workers.is_believed(peer):
+            if not self._streams.is_believed(peer):
                 # This process was suspended, or busy: others may have the conversation by now.
                 raise WorkerLost(peer.node)
             self._take(batch, size, peer.node)
@@ -70,7 +70,7 @@ class StreamReader:
                 # Nothing of it is stored.
                 stream.background_id = ""
             if is_due and not stream.background_id:
-                await self._workers.receipt(stream)
+                await self._streams.receipt(stream)
             if batch.end is not None:
                 return batch.end
 
@@ -89,7 +89,7 @@ class StreamReader:
             self._report_position()
 
     def _report_position(self) -> None:
-        """Only background responses are continued elsewhere, and only their positions are needed."""
+        """Only stored responses are continued elsewhere: they run in the background, or may go there later."""
         if self.response:
             self._sink.report(DataPart(POSITION, msgspec.json.encode(self.position)))
 

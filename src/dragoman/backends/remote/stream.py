@@ -1,4 +1,4 @@
-"""The gateway's end of a stream: batches arrive, `RemoteModel` takes them in order."""
+"""The gateway's end of a stream: batches arrive, `StreamReader` takes them in order."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class StreamPosition(msgspec.Struct, frozen=True, omit_defaults=True):
     node: str
     incarnation: str
     stream: str
-    # Of the batch; and the bytes of all batches up to it.
+    # The number of the batch; and the bytes of all batches up to it.
     number: int = 0
     consumed: int = 0
     # The conversation's report, which came in an earlier batch.
@@ -41,7 +41,7 @@ class StreamPosition(msgspec.Struct, frozen=True, omit_defaults=True):
 
 class TakenBatch(NamedTuple):
     batch: Batch
-    # Of the message.
+    # In bytes, as it was sent.
     size: int
 
 
@@ -63,7 +63,7 @@ class RemoteStream:
         # The last batch that the worker sent before this gateway had the stream.
         self.sent_before = 0
         self._batches: deque[TakenBatch] = deque()
-        # Of the batches that wait here.
+        # In bytes: the batches that wait here.
         self.held_bytes = 0
         # How many pings in a row have asked for the next batch again.
         self.resends = 0

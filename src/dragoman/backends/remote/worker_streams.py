@@ -9,6 +9,7 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Mapping
+from contextlib import AsyncExitStack
 
 import msgspec
 
@@ -16,7 +17,6 @@ from dragoman.backends.remote.link import FleetLink, read_message
 from dragoman.backends.remote.stream import SAME_VERSION, RemoteStream, machine_error
 from dragoman.backends.remote.validity import Validity
 from dragoman.fleet.connection import FleetConnection, FleetUnavailable, NoAnswer, NobodyThere, Received
-from dragoman.fleet.lease import find_lease
 from dragoman.fleet.messages import (
     ACCEPTED_FORM,
     BATCH_FORM,
@@ -45,6 +45,8 @@ PING_SECONDS = 2.0
 _MOST_RESENDS = 8
 # Between two pings, if the first took long.
 _SHORTEST_WAIT = 0.01
+# For a look at a lease, after a ping without an answer.
+_SHORT_SECONDS = 0.5
 # A worker answers in milliseconds. Twice, because a message may be lost.
 _ACCEPT_SECONDS = 1.5
 # A large request is on its way for longer: pictures and files.
@@ -54,7 +56,7 @@ _ABSENT_SECONDS = 5.0
 
 
 class Unwilling(Exception):
-    """A worker does not take a request now, because it drains or is full."""
+    """A worker does not take a request now, because it drains or is full; or a stream still has another gateway."""
 
     def __init__(self, error: LanguageModelError) -> None:
         super().__init__(error.message)
@@ -65,7 +67,7 @@ class WorkerLost(LanguageModelError):
     """The worker of a response is gone, or this gateway cannot know whether it is."""
 
     def __init__(self, node: str, *, is_cut_off: bool = False) -> None:
-        """`is_cut_off`: this gateway had no connection to NATS. The worker may be well."""
+        """`is_cut_off`: this gateway could not use NATS. The worker may be well."""
         what, hint = (
             "no longer answers",
             "Send the request again: the conversation continues on another machine.",
@@ -93,7 +95,7 @@ class WorkerPeer:
         self.pinging: asyncio.Task[None] | None = None
         # Since when nobody has listened at its subject, by the gateway's clock; None: somebody does, or that is not known.
         self.absent_since: float | None = None
-        # Whether the last ping was not sent, because there was no connection to NATS.
+        # Whether NATS could not be used either when it last failed to answer.
         self.is_cut_off = False
 
     def fail(self) -> None:
@@ -103,6 +105,8 @@ class WorkerPeer:
 
 
 class WorkerStreams:
+    """The streams of all responses that come to this process, and pings to the workers that they come from."""
+
     def __init__(self, link: FleetLink) -> None:
         self._link = link
         link.on_connected.append(self._begin)
@@ -113,12 +117,12 @@ class WorkerStreams:
         # How often a worker with streams was given up.
         self.lost_workers = 0
 
-    async def _begin(self, connection: FleetConnection) -> None:
+    async def _begin(self, connection: FleetConnection, stack: AsyncExitStack) -> None:
         forget = await connection.subscribe(parts_subject(self._link.name), self._on_batches)
-        self._link.stack.push_async_callback(forget)
+        stack.push_async_callback(forget)
         await connection.flush()
         connection.on_reconnect.append(self._ping_soon)
-        self._link.stack.callback(connection.on_reconnect.remove, self._ping_soon)
+        stack.callback(connection.on_reconnect.remove, self._ping_soon)
 
     def close(self) -> None:
         for peer in self._peers.values():
@@ -291,15 +295,19 @@ class WorkerStreams:
             try:
                 await self._compare(peer, sent_at, min(PING_SECONDS, left))
             except NobodyThere:
+                peer.is_cut_off = False
                 if peer.absent_since is None:
                     peer.absent_since = sent_at
-                if sent_at - peer.absent_since >= _ABSENT_SECONDS and await self._is_in_touch(peer.node):
+                is_late = sent_at - peer.absent_since >= _ABSENT_SECONDS
+                # If leases cannot be read, this gateway's NATS server may be cut off from the others. One that led the leases
+                # when it was cut off still reads them for some seconds.
+                if is_late and await self._link.has_lease(peer.node) is not None:
                     # Its process has ended.
                     break
             except (NoAnswer, FleetUnavailable) as error:
-                # It may be there, and hang.
+                # It may be there, and hang; or NATS does: then leases cannot be read either.
                 peer.absent_since = None
-                peer.is_cut_off = isinstance(error, FleetUnavailable)
+                peer.is_cut_off = await self._link.has_lease(peer.node, _SHORT_SECONDS) is None
                 _log.debug("%s has not answered a ping: %s", peer.node, error)
             except msgspec.MsgspecError:
                 _log.exception("the answer of %s to a ping cannot be read", peer.node)
@@ -308,19 +316,24 @@ class WorkerStreams:
                 now = self._link.clock()
                 wait = min(sent_at + PING_SECONDS - now, peer.validity.seconds_left(now))
                 await asyncio.sleep(max(wait, _SHORTEST_WAIT))
+        # Without a wait since the last look: nobody has opened a stream in between.
+        why = "cannot be reached, because NATS is away" if peer.is_cut_off else "does not answer any more"
+        self._give_up(peer, why)
+        del self._peers[peer.node, peer.incarnation]
+
+    def _give_up(self, peer: WorkerPeer, why: str) -> None:
+        """Fail the streams with a worker. `why` is for the log."""
         if peer.streams:
             self.lost_workers += 1
             kept = sum(bool(each.background_id) for each in peer.streams.values())
             _log.warning(
                 "the worker %s %s: answers that fail: %d; background responses that are tried again: %d",
                 peer.node,
-                "cannot be reached, because NATS is away" if peer.is_cut_off else "does not answer any more",
+                why,
                 len(peer.streams) - kept,
                 kept,
             )
-        # Without a wait since the last look: nobody has opened a stream in between.
         peer.fail()
-        del self._peers[peer.node, peer.incarnation]
 
     async def _compare(self, peer: WorkerPeer, sent_at: float, seconds: float) -> None:
         connection = await self._link.connected()
@@ -333,7 +346,7 @@ class WorkerStreams:
         answer = await connection.request(streams_subject(peer.node), STREAM_FORM.encode(ping), seconds)
         pong = PONG_FORM.decode(answer)
         if pong.incarnation != peer.incarnation:
-            peer.fail()
+            self._give_up(peer, "has begun again")
             return
         peer.absent_since = None
         peer.is_cut_off = False
@@ -350,17 +363,6 @@ class WorkerStreams:
                     # It arrives, and cannot be read.
                     stream.fail(_unread_error(peer.node))
                 await self._link.say(peer.node, Resend(stream.id, stream.window.number))
-
-    async def _is_in_touch(self, node: str) -> bool:
-        """Whether leases can be read. If not, this gateway's NATS server may be cut off from the others.
-
-        A server that led the leases when it was cut off still reads them for some seconds.
-        """
-        try:
-            await find_lease(await self._link.connected(), node)
-        except (FleetUnavailable, NoAnswer):
-            return False
-        return True
 
 
 async def _asked(connection: FleetConnection, node: str, request: bytes) -> bytes | None:

@@ -81,12 +81,12 @@ class Metrics:
         taken_over = Metric(
             "dragoman_responses_taken_over_total",
             "counter",
-            "Background responses of servers that are gone, continued here.",
+            "Background responses of servers that are gone, taken over by this one.",
             self.taken_over,
         )
         for metric in (taken_over, *self.others()):
             yield from _head(metric.name, metric.kind, metric.words)
-            yield f"{metric.name} {metric.value:g}"
+            yield f"{metric.name} {metric.value:.15g}"
         yield from _head(
             "dragoman_response_seconds", "histogram", "Seconds from the request to the end of its response."
         )

@@ -11,7 +11,7 @@ import os
 import random
 import socket
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -47,6 +47,7 @@ from dragoman.fleet.messages import (
     StreamEnd,
 )
 from dragoman.fleet.subjects import (
+    BIDS,
     STATUS,
     bids_subject,
     is_node_name,
@@ -69,7 +70,7 @@ __all__ = ["ConversationLoader", "Lease", "ServingWorker", "WorkerLimits"]
 _log = logging.getLogger(__name__)
 
 # A gateway pings every two seconds. One that has not for so long is gone, or counts this worker as gone.
-LISTENER_SECONDS = 16.0
+GATEWAY_SILENCE_SECONDS = 16.0
 # A background response waits for another gateway, or for its own to be started again. A gateway's lease ends after 20 seconds.
 ORPHAN_SECONDS = 120.0
 # Until a gateway confirms its request. It does so at once, and again with its next ping.
@@ -147,14 +148,14 @@ class ServingWorker:
         self._tasks: set[asyncio.Task[None]] = set()
         # When each gateway with streams was heard last.
         self._heard: dict[str, float] = {}
-        self._ends: dict[str, Callable[[], Awaitable[None]]] = {}
+        self._unsubscribe: dict[str, Callable[[], Awaitable[None]]] = {}
         self._memory: tuple[float, int] = (-_MEMORY_SECONDS, 0)
         self._ticking: asyncio.Task[None] | None = None
         self.has_started = False
         # How many requests it has accepted.
         self.accepted = 0
         # Set when a stream has ended: a drain looks again.
-        self._ended = asyncio.Event()
+        self._stream_ended = asyncio.Event()
 
     async def start(self) -> None:
         set_deadline(self._clock() + self._lease.seconds_left())
@@ -171,11 +172,11 @@ class ServingWorker:
     async def until_idle(self) -> None:
         """Wait until nothing is under way and gateways have got everything."""
         while self._streams or any(each.is_busy for each in self._models.conversations()):
-            self._ended.clear()
+            self._stream_ended.clear()
             # A turn may also end without a stream.
             try:
                 async with asyncio.timeout(_TICK_SECONDS):
-                    await self._ended.wait()
+                    await self._stream_ended.wait()
             except TimeoutError:
                 pass
 
@@ -183,9 +184,9 @@ class ServingWorker:
         """Take nothing more. Streams that are left end with this error, as far as it can still be sent."""
         if self._ticking is not None:
             self._ticking.cancel()
-        for end in self._ends.values():
+        for end in self._unsubscribe.values():
             await end()
-        self._ends.clear()
+        self._unsubscribe.clear()
         for stream in tuple(self._streams.values()):
             if self._lease.seconds_left() > 0:
                 await self._sender.send_end(stream, StreamEnd(ErrorMessage.of(error)))
@@ -200,16 +201,16 @@ class ServingWorker:
     # What comes.
 
     async def _listen(self, subject: str, handle: Callable[[Received], Awaitable[None]]) -> None:
-        self._ends[subject] = await self._connection.subscribe(subject, handle)
+        self._unsubscribe[subject] = await self._connection.subscribe(subject, handle)
 
     async def offer(self) -> None:
         """Bid for the models that are there now. The caller repeats it when the configuration has changed."""
         usable = (info.id for info in self._models.infos())
         self._offered = tuple(each for each in usable if not self._models.is_remote(each))
         subjects = {bids_subject(model) for model in self._offered}
-        bidding = {each for each in self._ends if each.startswith("dg.bid.")}
+        bidding = {each for each in self._unsubscribe if each.startswith(f"{BIDS}.")}
         for subject in bidding - subjects:
-            await self._ends.pop(subject)()
+            await self._unsubscribe.pop(subject)()
         for subject in subjects - bidding:
             await self._listen(subject, self._on_bid_request)
 
@@ -307,7 +308,7 @@ class ServingWorker:
                 if model in self._offered:
                     self._models.get(model).delivered(conversation, whole=whole)
             case Ping(gateway=gateway, receipts=receipts):
-                await self._answer(received, PONG_FORM.encode(self._pong(gateway, receipts)))
+                await self._answer(received, PONG_FORM.encode(self._on_ping(gateway, receipts)))
 
     def _on_cancel(self, cancel: Cancel) -> None:
         stream = self._streams.get(cancel.stream)
@@ -340,7 +341,7 @@ class ServingWorker:
         is_free = stream is not None and (stream.orphaned_at is not None or stream.gateway == resume.gateway)
         if stream is None or not (is_ours and is_free and stream.window.has_all_after(resume.after)):
             is_taken = is_ours and not is_free
-            why = "has still a gateway" if is_taken else "is not here"
+            why = "still has a gateway" if is_taken else "is not here"
             _log.info("stream %s is not given to %s: it %s", resume.stream, resume.gateway, why)
             refused = ErrorMessage("unavailable", f"The stream {why}.")
             accepted = replace(accepted, error=refused, is_unwilling=is_taken)
@@ -354,12 +355,12 @@ class ServingWorker:
             resume.gateway,
             resume.after,
         )
-        stream.move_to(resume.gateway, self._clock())
+        stream.give_to(resume.gateway, self._clock())
         self._heard[resume.gateway] = self._clock()
         await self._answer(received, ACCEPTED_FORM.encode(replace(accepted, sent=stream.window.number)))
         await self._sender.resend(stream, resume.after)
 
-    def _pong(self, gateway: str, receipts: Iterable[Receipt]) -> Pong:
+    def _on_ping(self, gateway: str, receipts: Sequence[Receipt]) -> Pong:
         self._heard[gateway] = self._clock()
         for receipt in receipts:
             self._note(receipt)
@@ -369,7 +370,7 @@ class ServingWorker:
             if stream.id in listed:
                 stream.orphaned_at = None
                 sent[stream.id] = stream.window.number
-            elif stream.is_known or self._clock() - stream.moved_at >= _CONFIRM_SECONDS:
+            elif stream.is_known or self._clock() - stream.given_at >= _CONFIRM_SECONDS:
                 # Its confirmation came the same way as this ping, so the gateway knew it: it has given it up since.
                 self._give_up_or_keep(stream)
         return Pong(self._lease.incarnation, self._lease.seconds_left(), sent)
@@ -413,7 +414,7 @@ class ServingWorker:
         finally:
             stream.drop()
             self._streams.pop(stream.id, None)
-            self._ended.set()
+            self._stream_ended.set()
 
     async def _respond(self, stream: WorkerStream, message: RequestMessage) -> StreamEnd:
         try:
@@ -457,7 +458,7 @@ class ServingWorker:
                 set_deadline(self._clock() + left)
             now = self._clock()
             for gateway, heard in tuple(self._heard.items()):
-                if now - heard >= LISTENER_SECONDS:
+                if now - heard >= GATEWAY_SILENCE_SECONDS:
                     self._expire(gateway)
             for stream in self._orphans:
                 if stream.orphaned_at is not None and now - stream.orphaned_at >= ORPHAN_SECONDS:
@@ -564,4 +565,5 @@ class ServingWorker:
             os.getpid(),
             # Others than last time: some may never be taken.
             {each.background_id: each.id for each in random.sample(orphans, min(len(orphans), MOST_ORPHANS))},
+            len(orphans),
         )

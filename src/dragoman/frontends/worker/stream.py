@@ -52,7 +52,7 @@ class WorkerStream:
         self.confirmed = asyncio.Event()
         self.is_known = False
         # When it went to its gateway, if another one had it before.
-        self.moved_at = math.inf
+        self.given_at = math.inf
         # Whether the model still works on it.
         self.is_under_way = True
         self._wake = wake
@@ -97,10 +97,10 @@ class WorkerStream:
         if self._has_ended and self.window.is_consumed:
             self._done.set()
 
-    def move_to(self, gateway: str, now: float) -> None:
+    def give_to(self, gateway: str, now: float) -> None:
         """Another gateway has it from now on."""
         self.gateway = gateway
-        self.moved_at = now
+        self.given_at = now
         self.is_known = False
         self.orphaned_at = None
 
