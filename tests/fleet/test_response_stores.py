@@ -4,12 +4,13 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import pytest
 
-from dragoman.fleet.connection import FleetConnection
+from dragoman.fleet.connection import FleetConnection, NoAnswer
 from dragoman.fleet.responses import JetStreamResponses, responses_stream
+from dragoman.fleet.stored import StoredStream, WrongSequence
 from dragoman.fleet.subjects import RESPONSES
 from dragoman.journal.event import JournalStarted
 from dragoman.journal.sqlite.journals import SqliteJournals
@@ -277,3 +278,25 @@ async def _sequence(store: JetStreamResponses) -> int:
 
 def _files_with(secret: bytes, folder: Path) -> list[str]:
     return [path.name for path in folder.rglob("*") if path.is_file() and secret in path.read_bytes()]
+
+
+async def test_a_first_attempt_that_is_refused_as_a_double_before_it_can_be_read_is_stored_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A leader refuses a second message for a subject as soon as it has proposed the first, and before that is there."""
+    async with _on_nats(tmp_path) as (one, two):
+        put, tries = StoredStream.put, 0
+
+        async def late(self: StoredStream, subject: str, data: bytes, **options: Any) -> int:
+            nonlocal tries
+            tries += subject.endswith(f"_{_HEX}")
+            if not subject.endswith(f"_{_HEX}") or tries == 3:
+                return await put(self, subject, data, **options)
+            raise NoAnswer if tries == 1 else WrongSequence("wrong last sequence")
+
+        monkeypatch.setattr(StoredStream, "put", late)
+        await one.save(_response())
+        assert tries == 3
+        found = await two.find(_ID, "c")
+        assert found is not None
+        assert found.content == b"said"

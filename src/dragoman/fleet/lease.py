@@ -219,7 +219,11 @@ class NodeLease:
             else:
                 # It lives if it renews. If not, it ended without giving the name back, and its lease ends.
                 if holder is None:
-                    _log.warning("%s waits until the lease of its former life has ended", self.node)
+                    _log.warning(
+                        "%s waits until the lease of its former life has ended: %d seconds at most",
+                        self.node,
+                        self._times.lease,
+                    )
                 holder = (found.incarnation, sequence)
                 await asyncio.sleep(_AGAIN_SECONDS)
 
@@ -302,7 +306,7 @@ class NodeLease:
         try:
             return await _find(self._stream, self.node, self._answer_seconds)
         except NoAnswer as error:
-            raise FleetUnavailable(f"The lease of {self.node} cannot be read.") from error
+            raise FleetUnavailable("NATS does not answer, or has no leader.") from error
 
 
 async def _end(task: asyncio.Task[None]) -> None:

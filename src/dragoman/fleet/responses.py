@@ -355,11 +355,16 @@ class JetStreamResponses:
             try:
                 return await self._stream.put(subject, data, expected=expected)
             except WrongSequence:
-                # What got no answer may have been stored.
-                last = await self._stream.last(subject) if tries > 1 else None
-                if last is None or last.data != data:
+                if tries == 1:
                     raise
-                return last.sequence
+                # What got no answer may have been stored, or be about to be: then it is refused as a second one, and not
+                # there yet.
+                last = await self._stream.last(subject)
+                if last is not None and last.data == data:
+                    return last.sequence
+                if (0 if last is None else last.sequence) == expected:
+                    raise NoAnswer from None
+                raise
 
         return await through_election(stored, lambda: self._connection.is_connected)
 

@@ -64,7 +64,7 @@ _MOST_HINTS = 8
 _MOST_REMEMBERED = 1_024
 
 # Why a worker does not have the stream of a background response.
-_DROPPED = "has this response no longer: no gateway took it within two minutes, or the machine gave it up."
+_DROPPED = "has this response no longer: no gateway took it within two minutes."
 
 # Until a worker has described the model.
 _UNKNOWN_TOKENS = 200_000
@@ -327,7 +327,8 @@ class RemoteModel:
                 break
         if is_taken:
             raise ResponseTaken(at.node)
-        raise WorkerLost(at.node, is_cut_off=await self._fleet.link.has_lease(at.node, _LOOK_SECONDS) is None)
+        is_cut_off = await self._fleet.link.has_lease(at.node, _LOOK_SECONDS) is None
+        raise WorkerLost(at.node, "cut off" if is_cut_off else "silent")
 
     def _note(self, conversation: str | None, node: str) -> None:
         """Remember the worker of a conversation."""

@@ -10,6 +10,7 @@ import logging
 from collections import Counter
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
+from typing import Literal, TypeAlias
 
 import msgspec
 
@@ -36,7 +37,7 @@ from dragoman.fleet.messages import (
 from dragoman.fleet.subjects import parts_subject, requests_subject, streams_subject
 from dragoman.lm import LanguageModelError
 
-__all__ = ["Unwilling", "WorkerLost", "WorkerPeer", "WorkerStreams"]
+__all__ = ["Unwilling", "WhyLost", "WorkerLost", "WorkerPeer", "WorkerStreams"]
 
 _log = logging.getLogger(__name__)
 
@@ -63,24 +64,41 @@ class Unwilling(Exception):
         self.error = error
 
 
+# silent: it does not answer. cut off: this gateway could not use NATS either, so the worker may be well. began again: it
+# answers, and has ended what it did.
+WhyLost: TypeAlias = Literal["silent", "cut off", "began again"]
+_FOR_LOG: dict[WhyLost, str] = {
+    "silent": "does not answer any more",
+    "cut off": "cannot be reached, because NATS is away",
+    "began again": "has lost its lease or was restarted",
+}
+_PUBLIC: dict[WhyLost, str] = {
+    "silent": "no longer answers",
+    "cut off": "cannot be reached",
+    "began again": "was restarted",
+}
+
+
 class WorkerLost(LanguageModelError):
     """The worker of a response is gone, or this gateway cannot know whether it is."""
 
-    def __init__(self, node: str, *, is_cut_off: bool = False) -> None:
-        """`is_cut_off`: this gateway could not use NATS. The worker may be well."""
-        what, hint = (
-            "no longer answers",
-            "Send the request again: the conversation continues on another machine.",
-        )
-        if is_cut_off:
-            what, hint = "cannot be reached: NATS is away", "Send the request again when NATS is back."
+    def __init__(self, node: str, why: WhyLost = "silent") -> None:
+        self.why: WhyLost = why
+        what = {
+            "silent": "no longer answers",
+            "cut off": "cannot be reached: NATS is away",
+            "began again": "has stopped its agents, because it could not reach NATS in time or was restarted",
+        }[why]
+        hint = "Send the request again: the conversation continues on another machine."
+        if why == "cut off":
+            hint = "Send the request again when NATS is back."
         lost = "What it did last may be lost."
         super().__init__(
             "unavailable",
             f"The machine {node}, on which this conversation runs, {what}. {lost}",
             hint=hint,
-            public=f"The machine on which this conversation runs {what.partition(':')[0]}. {lost} "
-            f"{'Try again in a moment.' if is_cut_off else hint}",
+            public=f"The machine on which this conversation runs {_PUBLIC[why]}. {lost} "
+            f"{'Try again in a moment.' if why == 'cut off' else hint}",
         )
 
 
@@ -95,13 +113,13 @@ class WorkerPeer:
         self.pinging: asyncio.Task[None] | None = None
         # Since when nobody has listened at its subject, by the gateway's clock; None: somebody does, or that is not known.
         self.absent_since: float | None = None
-        # Whether NATS could not be used either when it last failed to answer.
-        self.is_cut_off = False
+        # Why it does not answer, if it does not.
+        self.why: WhyLost = "silent"
 
     def fail(self) -> None:
         """Nothing more of this incarnation is shown."""
         for stream in self.streams.values():
-            stream.fail(WorkerLost(self.node, is_cut_off=self.is_cut_off))
+            stream.fail(WorkerLost(self.node, self.why))
 
 
 class WorkerStreams:
@@ -206,11 +224,11 @@ class WorkerStreams:
         accepted = read_message(ACCEPTED_FORM, answer, f"the answer of {node} to a request")
         if accepted is None:
             return None
+        if stream.incarnation not in ("", accepted.incarnation):
+            raise WorkerLost(node, "began again")
         if accepted.error is not None:
             error = accepted.error.error()
             raise Unwilling(error) if accepted.is_unwilling else error
-        if stream.incarnation not in ("", accepted.incarnation):
-            raise WorkerLost(node)
         key = node, accepted.incarnation
         peer = self._peers.get(key)
         if peer is None:
@@ -295,7 +313,7 @@ class WorkerStreams:
             try:
                 await self._compare(peer, sent_at, min(PING_SECONDS, left))
             except NobodyThere:
-                peer.is_cut_off = False
+                peer.why = "silent"
                 if peer.absent_since is None:
                     peer.absent_since = sent_at
                 is_late = sent_at - peer.absent_since >= _ABSENT_SECONDS
@@ -307,7 +325,8 @@ class WorkerStreams:
             except (NoAnswer, FleetUnavailable) as error:
                 # It may be there, and hang; or NATS does: then leases cannot be read either.
                 peer.absent_since = None
-                peer.is_cut_off = await self._link.has_lease(peer.node, _SHORT_SECONDS) is None
+                is_cut_off = await self._link.has_lease(peer.node, _SHORT_SECONDS) is None
+                peer.why = "cut off" if is_cut_off else "silent"
                 _log.debug("%s has not answered a ping: %s", peer.node, error)
             except msgspec.MsgspecError:
                 _log.exception("the answer of %s to a ping cannot be read", peer.node)
@@ -317,21 +336,20 @@ class WorkerStreams:
                 wait = min(sent_at + PING_SECONDS - now, peer.validity.seconds_left(now))
                 await asyncio.sleep(max(wait, _SHORTEST_WAIT))
         # Without a wait since the last look: nobody has opened a stream in between.
-        why = "cannot be reached, because NATS is away" if peer.is_cut_off else "does not answer any more"
-        self._give_up(peer, why)
+        self._give_up(peer)
         del self._peers[peer.node, peer.incarnation]
 
-    def _give_up(self, peer: WorkerPeer, why: str) -> None:
-        """Fail the streams with a worker. `why` is for the log."""
+    def _give_up(self, peer: WorkerPeer) -> None:
+        """Fail the streams with a worker."""
         if peer.streams:
-            self.lost_workers += 1
-            kept = sum(bool(each.background_id) for each in peer.streams.values())
+            self.lost_workers += peer.why != "cut off"
+            kept = [each.background_id for each in peer.streams.values() if each.background_id]
             _log.warning(
-                "the worker %s %s: answers that fail: %d; background responses that are tried again: %d",
+                "the worker %s %s: %d answers fail; background responses that are tried again: %s",
                 peer.node,
-                why,
-                len(peer.streams) - kept,
-                kept,
+                _FOR_LOG[peer.why],
+                len(peer.streams) - len(kept),
+                ", ".join(kept) or "none",
             )
         peer.fail()
 
@@ -346,10 +364,11 @@ class WorkerStreams:
         answer = await connection.request(streams_subject(peer.node), STREAM_FORM.encode(ping), seconds)
         pong = PONG_FORM.decode(answer)
         if pong.incarnation != peer.incarnation:
-            self._give_up(peer, "has begun again")
+            peer.why = "began again"
+            self._give_up(peer)
             return
         peer.absent_since = None
-        peer.is_cut_off = False
+        peer.why = "silent"
         peer.validity.extend(sent_at, pong.seconds_left)
         for stream in streams:
             sent = pong.sent.get(stream.id)

@@ -396,6 +396,8 @@ class HttpService:
                 answer.delivered(whole=True)
             if run.stopped == "server" or run.is_lost:
                 error = server_ended()
+            if error is not None and not run.is_lost:
+                _log.warning("the background response %s has failed: %s", run.id, error.message)
             closed = ResponseClosed(
                 "cancelled" if run.stopped == "client" else "completed" if error is None else "failed",
                 int(time.time()),

@@ -472,12 +472,12 @@ class ServingWorker:
         for stream in streams:
             self._give_up_or_keep(stream)
         if streams:
-            kept = sum(bool(each.background_id) for each in streams)
+            kept = [each.background_id for each in streams if each.background_id]
             _log.warning(
-                "gateway %s is gone; of its requests, %d are cancelled and %d wait for another gateway",
+                "gateway %s is gone: %d of its requests are cancelled; these wait for another gateway: %s",
                 gateway,
-                len(streams) - kept,
-                kept,
+                len(streams) - len(kept),
+                ", ".join(kept) or "none",
             )
 
     def _give_up_or_keep(self, stream: WorkerStream) -> None:
