@@ -100,7 +100,7 @@ async def test_j4_a_completed_response_is_handed_over_whole(place: Takeovers) ->
     a.store.append = perhaps  # type: ignore[method-assign]
     open_gate(folder, "on")
     kept = a.models.get("fake")._model._kept  # type: ignore[attr-defined]
-    await soon(until(lambda: any(stream.is_read for _, stream in kept._streams.values())))
+    await soon(until(lambda: any(stream.is_read for _, stream in kept._open.values())))
     assert a.service.background.are_running
     hurry = asyncio.Event()
     hurry.set()
@@ -144,7 +144,7 @@ async def test_j4_a_former_owner_adds_nothing_to_the_conversation(
     place: Takeovers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Gateway A was suspended, B has the response. A wakes; the model says nothing for a while."""
-    monkeypatch.setattr("dragoman.backends.remote.model._OWNER_SECONDS", 2.0)
+    monkeypatch.setattr("dragoman.backends.remote.model._LEASE_WAIT_SECONDS", 2.0)
     worker, folder = await with_agent(place)
     a, b = await place.open("a"), await place.open("b")
     made = (await a.site.post("/v1/conversations", {})).json
@@ -186,7 +186,7 @@ async def test_j4_a_gateway_that_was_fenced_and_is_back_does_not_make_another_fa
     place: Takeovers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A was cut off past its fence and has its stream again. A client reads at B: B claims the journal, and gets no stream."""
-    monkeypatch.setattr("dragoman.backends.remote.model._OWNER_SECONDS", 5.0)
+    monkeypatch.setattr("dragoman.backends.remote.model._LEASE_WAIT_SECONDS", 5.0)
     monkeypatch.setattr("dragoman.frontends.worker.serving.GATEWAY_SILENCE_SECONDS", 16.0)
     _worker, folder = await with_agent(place)
     a, b = await place.open("a"), await place.open("b")

@@ -156,6 +156,7 @@ class RemoteModel:
 
     def watch_offer(self, on_change: Callable[[], None]) -> None:
         self._on_offer = on_change
+        self._announced = self._described
 
     def _changed(self) -> None:
         before, self._announced = self._announced, self._described
