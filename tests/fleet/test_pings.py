@@ -73,3 +73,21 @@ async def test_a_worker_is_blamed_only_if_leases_can_be_read(*, has_lease: bool 
     assert "w1" not in lost.value.public
     assert ("another machine" in lost.value.public) == (has_lease is not None)
     assert fleet.streams.lost_workers == (has_lease is not None)
+
+
+async def test_a_worker_that_began_again_is_counted_once_however_long_its_streams_are_read() -> None:
+    worker = _Worker()
+    fleet = Fleet.on(cast("FleetConnection", worker), "gate")
+    fleet.link._connection = cast("FleetConnection", worker)
+    stream, former = RemoteStream("old", "w1", "g/1"), WorkerPeer("w1", "first", Validity(1e9))
+    fleet.streams._peers = {("w1", "first"): former}
+    former.streams[stream.id] = fleet.streams._streams[stream.id] = stream
+    for _ in range(3):
+        await fleet.streams._compare(former, 0.0, 1.0)
+    assert fleet.streams.lost_workers == 1
+    with pytest.raises(
+        WorkerLost, match="w1, on which this conversation runs, has stopped its agents"
+    ) as lost:
+        await stream.next()
+    assert lost.value.public is not None
+    assert "NATS" not in lost.value.public

@@ -115,6 +115,7 @@ class WorkerPeer:
         self.absent_since: float | None = None
         # Why it does not answer, if it does not.
         self.why: WhyLost = "silent"
+        self.is_given_up = False
 
     def fail(self) -> None:
         """Nothing more of this incarnation is shown."""
@@ -340,8 +341,9 @@ class WorkerStreams:
         del self._peers[peer.node, peer.incarnation]
 
     def _give_up(self, peer: WorkerPeer) -> None:
-        """Fail the streams with a worker."""
-        if peer.streams:
+        """Fail the streams with a worker. Slow consumers leave theirs later, and it is said once."""
+        if peer.streams and not peer.is_given_up:
+            peer.is_given_up = True
             self.lost_workers += peer.why != "cut off"
             kept = [each.background_id for each in peer.streams.values() if each.background_id]
             _log.warning(
