@@ -145,6 +145,23 @@ async def test_j4_background_responses_of_a_gateway_that_is_gone_go_on_at_the_ot
     assert fleet.notes("w1").count('"session/prompt"') == 3
 
 
+async def test_a_gateway_that_ends_is_shown_as_one_that_drains(fleet: FleetProcesses) -> None:
+    await fleet.worker("w1")
+    gateway = await fleet.gateway("g1")
+    going = gateway.begin(["say", "Half"], ["gate", "on"], ["say", " and whole."])
+    await going.until("Half")
+    gateway.node.signal(signal.SIGTERM)
+
+    async def is_shown() -> bool:
+        nodes = (await fleet.run("fleet", "status")).splitlines()
+        return any(line.split()[:3] == ["g1", "gateway", "drains"] for line in nodes)
+
+    await fleet.until_true(is_shown)
+    open_gate(fleet.place("w1"), "on")
+    assert (await going.end())["type"] == "response.completed"
+    assert await gateway.node.end() == 0
+
+
 async def test_n5_a_worker_drained_under_load_loses_nothing(fleet: FleetProcesses) -> None:
     workers = {"w1": await fleet.worker("w1"), "w2": await fleet.worker("w2")}
     gateways = [await fleet.gateway("g1"), await fleet.gateway("g2")]

@@ -82,7 +82,7 @@ class Gateway:
                 models.journals.on_append(journal, sequence, client)
 
         async def say_status(received: Received) -> None:
-            await self.connection.answer(received, STATUS_FORM.encode(self._status()))
+            await self.connection.answer(received, STATUS_FORM.encode(self._status(service)))
 
         forget = await self.connection.subscribe(GATEWAY_STATUS, say_status)
         self.fleet.workers.on_orphan = service.background.continue_orphan
@@ -124,12 +124,13 @@ class Gateway:
             self.fleet.streams.lost_workers,
         )
 
-    def _status(self) -> NodeStatus:
+    def _status(self, service: HttpService) -> NodeStatus:
         return NodeStatus(
             self.lease.node,
             self.lease.incarnation,
             "gateway",
             __version__,
+            is_draining=service.is_draining,
             streams=sum(self.fleet.streams.counts.values()),
             seconds_left=self.lease.seconds_left(),
             renewal_seconds=self.lease.renewal_seconds,

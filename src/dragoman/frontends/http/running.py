@@ -135,7 +135,7 @@ class _Server(uvicorn.Server):
             self._hurry.set()
         elif len(self.server_state.tasks) > streams or self._background.are_running:
             self._on_drain()
-        self.should_exit = True
+        self.should_exit = self._service.is_draining = True
         if self._signalled_at is None:
             self._signalled_at = time.monotonic()
             loop = asyncio.get_running_loop()

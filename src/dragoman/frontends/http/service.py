@@ -110,6 +110,8 @@ class HttpService:
         self.metrics = Metrics(lambda: (model.id for model in models.infos()))
         # Why this server cannot take requests now. None: it can.
         self.why_not_ready: Callable[[], str | None] = lambda: None
+        # Whether it ends, and only finishes what is under way.
+        self.is_draining = False
         self._under_way = 0
         # The answers that do not run in the background.
         self._with_clients: set[ResponseRun] = set()
