@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from dragoman.fleet.connection import FleetConnection
+from dragoman.fleet.messages import BATCH_FORM, Batch
 from dragoman.fleet.responses import JetStreamResponses, responses_stream
 from dragoman.fleet.stored import StoredStream
 from dragoman.fleet.streams import make_streams
@@ -15,9 +16,9 @@ from dragoman.fleet.subjects import RESPONSE_SUBJECTS, RESPONSES, subject_token
 from dragoman.frontends.http.errors import ApiError
 from dragoman.frontends.http.files import Files, StoredFile
 from dragoman.frontends.http.histories import Histories, HistoryEntry
-from dragoman.lm import LanguageModelError, user
-from fake_agent.steps import prompt
-from fleet.machines import Machines, fake, script, soon, until
+from dragoman.lm import LanguageModelError, TextPart, user
+from fleet.machines import Machines, script, soon, until
+from fleet.strange_worker import StrangeWorker
 from nats_servers import nats_server
 
 # Through agents and connections: each takes a second or more.
@@ -96,9 +97,13 @@ async def test_an_answer_that_ends_because_nats_is_away_does_not_blame_the_worke
     async with AsyncExitStack() as stack, AsyncExitStack() as server:
         room = Machines(await server.enter_async_context(nats_server(tmp_path)), tmp_path, stack)
         await make_streams(await room.connection("admin"), 1, None)
-        await room.worker("w1", fake=fake(tmp_path / "agent"))
+
+        def half(stream: str) -> tuple[bytes, ...]:
+            return (BATCH_FORM.encode(Batch(stream, 1, (TextPart("Half"),))),)
+
+        await StrangeWorker(await room.connection("w1"), batches=half).start()
         gateway = await room.gateway()
-        going = room.chat(gateway, "fake").begin(user(prompt(["say", "Half"], ["hang"])))
+        going = room.chat(gateway, "strange").begin(user("Tell me."))
         await going.until(lambda heard: "Half" in heard.text)
         await server.aclose()
         said = (await going.end()).text
