@@ -86,7 +86,7 @@ async def test_a_worker_that_began_again_is_counted_once_however_long_its_stream
         await fleet.streams._compare(former, 0.0, 1.0)
     assert fleet.streams.lost_workers == 1
     with pytest.raises(
-        WorkerLost, match="w1, on which this conversation runs, has stopped its agents"
+        WorkerLost, match="w1, on which this conversation runs, was restarted, or could not reach NATS"
     ) as lost:
         await stream.next()
     assert lost.value.public is not None

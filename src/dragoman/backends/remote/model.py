@@ -107,10 +107,9 @@ class RemoteModel:
     @property
     def _described(self) -> OfferedModel | None:
         """What the workers say of it. If none is there, what they said last."""
-        for node in self._fleet.workers.nodes_with(self._remote_id, self._labels):
-            for described in node.models:
-                if described.info.id == self._remote_id:
-                    self._last_described = described
+        nodes = self._fleet.workers.nodes_with(self._remote_id, self._labels)
+        described = (each for node in nodes for each in node.models if each.info.id == self._remote_id)
+        self._last_described = next(described, self._last_described)
         return self._last_described
 
     @property

@@ -10,7 +10,7 @@ import logging
 from collections import Counter
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
-from typing import Literal, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -67,15 +67,21 @@ class Unwilling(Exception):
 # silent: it does not answer. cut off: this gateway could not use NATS either, so the worker may be well. began again: it
 # answers, and has ended what it did.
 WhyLost: TypeAlias = Literal["silent", "cut off", "began again"]
-_FOR_LOG: dict[WhyLost, str] = {
-    "silent": "does not answer any more",
-    "cut off": "cannot be reached, because NATS is away",
-    "began again": "has lost its lease or was restarted",
-}
-_PUBLIC: dict[WhyLost, str] = {
-    "silent": "no longer answers",
-    "cut off": "cannot be reached",
-    "began again": "was restarted",
+
+
+class _Words(NamedTuple):
+    """Why a worker is lost, in words: for clients, more of it for operators, and what to do."""
+
+    public: str
+    more: str
+    hint: str
+
+
+_ELSEWHERE = "Send the request again: the conversation continues on another machine."
+_WORDS: dict[WhyLost, _Words] = {
+    "silent": _Words("no longer answers", "", _ELSEWHERE),
+    "cut off": _Words("cannot be reached", ": NATS is away", "Send the request again in a moment."),
+    "began again": _Words("was restarted", ", or could not reach NATS in time", _ELSEWHERE),
 }
 
 
@@ -83,22 +89,13 @@ class WorkerLost(LanguageModelError):
     """The worker of a response is gone, or this gateway cannot know whether it is."""
 
     def __init__(self, node: str, why: WhyLost = "silent") -> None:
-        self.why: WhyLost = why
-        what = {
-            "silent": "no longer answers",
-            "cut off": "cannot be reached: NATS is away",
-            "began again": "has stopped its agents, because it could not reach NATS in time or was restarted",
-        }[why]
-        hint = "Send the request again: the conversation continues on another machine."
-        if why == "cut off":
-            hint = "Send the request again when NATS is back."
+        public, more, hint = _WORDS[why]
         lost = "What it did last may be lost."
         super().__init__(
             "unavailable",
-            f"The machine {node}, on which this conversation runs, {what}. {lost}",
+            f"The machine {node}, on which this conversation runs, {public}{more}. {lost}",
             hint=hint,
-            public=f"The machine on which this conversation runs {_PUBLIC[why]}. {lost} "
-            f"{'Try again in a moment.' if why == 'cut off' else hint}",
+            public=f"The machine on which this conversation runs {public}. {lost} {hint}",
         )
 
 
@@ -347,9 +344,9 @@ class WorkerStreams:
             self.lost_workers += peer.why != "cut off"
             kept = [each.background_id for each in peer.streams.values() if each.background_id]
             _log.warning(
-                "the worker %s %s: %d answers fail; background responses that are tried again: %s",
+                "the worker %s %s%s; answers that fail: %d; background responses that are tried again: %s",
                 peer.node,
-                _FOR_LOG[peer.why],
+                *_WORDS[peer.why][:2],
                 len(peer.streams) - len(kept),
                 ", ".join(kept) or "none",
             )
